@@ -1,0 +1,139 @@
+#include "server/engine/cpu_device.h"
+
+#include <cblas.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "server/reason.h"
+
+namespace gemm {
+namespace {
+
+constexpr const char* kKernelF32 = "cblas_f32";
+constexpr const char* kKernelF64 = "cblas_f64";
+
+const char* KernelName(DType dtype) { return dtype == DType::kF32 ? kKernelF32 : kKernelF64; }
+
+// CBLAS counts in int.
+std::string WhyNot(const Problem& p) {
+  constexpr int64_t kLimit = std::numeric_limits<int>::max();
+  for (int64_t value : {p.m, p.n, p.k, p.a.ld, p.b.ld}) {
+    if (value > kLimit) {
+      return absl::StrCat("a dimension or leading dimension of ", value,
+                          " is over CBLAS's limit of ", kLimit);
+    }
+  }
+  return {};
+}
+
+void CallCblas(CBLAS_TRANSPOSE op_a, CBLAS_TRANSPOSE op_b, const Problem& p, const float* a,
+               const float* b, float* d) {
+  cblas_sgemm(CblasRowMajor, op_a, op_b, static_cast<int>(p.m), static_cast<int>(p.n),
+              static_cast<int>(p.k), static_cast<float>(p.alpha), a, static_cast<int>(p.a.ld), b,
+              static_cast<int>(p.b.ld), static_cast<float>(p.beta), d, static_cast<int>(p.n));
+}
+
+void CallCblas(CBLAS_TRANSPOSE op_a, CBLAS_TRANSPOSE op_b, const Problem& p, const double* a,
+               const double* b, double* d) {
+  cblas_dgemm(CblasRowMajor, op_a, op_b, static_cast<int>(p.m), static_cast<int>(p.n),
+              static_cast<int>(p.k), p.alpha, a, static_cast<int>(p.a.ld), b,
+              static_cast<int>(p.b.ld), p.beta, d, static_cast<int>(p.n));
+}
+
+// D is dense. C goes into D first, since CBLAS updates in place.
+template <typename T>
+void Multiply(const Problem& p, const T* a, const T* b, const T* c, T* d) {
+  const auto op_a = p.a.transposed ? CblasTrans : CblasNoTrans;
+  const auto op_b = p.b.transposed ? CblasTrans : CblasNoTrans;
+  const T beta = static_cast<T>(p.beta);
+  for (int64_t q = 0; q < p.batch_count; ++q, d += p.m * p.n) {
+    if (beta == T{0}) {
+      if (!ReadsAB(p)) std::fill_n(d, p.m * p.n, T{0});
+    } else {
+      for (int64_t i = 0; i < p.m; ++i) {
+        std::memcpy(d + i * p.n, c + q * p.c.batch_stride + i * p.c.ld, p.n * sizeof(T));
+      }
+      if (!ReadsAB(p)) {
+        for (int64_t i = 0; i < p.m * p.n; ++i) d[i] *= beta;
+      }
+    }
+    if (ReadsAB(p)) {
+      CallCblas(op_a, op_b, p, a + q * p.a.batch_stride, b + q * p.b.batch_stride, d);
+    }
+  }
+}
+
+template <typename T>
+void Multiply(Job& job) {
+  const auto operand = [&job](const InputSpan& span) {
+    return reinterpret_cast<const T*>(job.input.data() + span.offset_bytes);
+  };
+  Multiply(job.problem, operand(job.a), operand(job.b), operand(job.c),
+           reinterpret_cast<T*>(job.output.data()));
+}
+
+class CpuDevice final : public Device {
+ public:
+  CpuDevice() {
+    description_.name = "cpu";
+    description_.kind = "cpu";
+    description_.multiprocessors = static_cast<int>(std::thread::hardware_concurrency());
+    description_.memory_bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                                static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  }
+
+  const DeviceDescription& description() const override { return description_; }
+  const std::vector<std::string>& kernel_names() const override { return kernel_names_; }
+  HostMemory& host_memory() override { return memory_; }
+  bool lost() const override { return false; }
+
+  KernelExplanation Explain(const Problem& problem) const override {
+    KernelExplanation explanation;
+    for (const std::string& kernel : kernel_names_) {
+      std::string why_not =
+          kernel == KernelName(problem.dtype)
+              ? WhyNot(problem)
+              : absl::StrCat("computes another type than ", std::string(NameOf(problem.dtype)));
+      if (why_not.empty()) explanation.chosen = kernel;
+      explanation.candidates.push_back({kernel, std::move(why_not), 0});
+    }
+    explanation.reason = explanation.chosen.empty() ? "nothing can run it" : "only one";
+    return explanation;
+  }
+
+  absl::Status Run(Job& job) override {
+    if (std::string why_not = WhyNot(job.problem); !why_not.empty()) {
+      return ErrorWithReason(Reason::kUnsupported, std::move(why_not));
+    }
+    job.report.device = description_.name;
+    job.report.device_index = description_.index;
+    job.report.kernel = KernelName(job.problem.dtype);
+    job.report.kernel_family = "cblas";
+    job.report.launches = 1;
+    const absl::Time start = absl::Now();
+    if (job.problem.dtype == DType::kF32) {
+      Multiply<float>(job);
+    } else {
+      Multiply<double>(job);
+    }
+    job.report.compute = absl::Now() - start;
+    return absl::OkStatus();
+  }
+
+ private:
+  DeviceDescription description_;
+  std::vector<std::string> kernel_names_{kKernelF32, kKernelF64};
+  PageableMemory memory_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> OpenCpuDevice() { return std::make_unique<CpuDevice>(); }
+
+}  // namespace gemm

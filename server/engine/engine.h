@@ -1,0 +1,84 @@
+// The engine: a bounded queue in front of one worker a device.
+
+#ifndef GEMMD_SERVER_ENGINE_ENGINE_H_
+#define GEMMD_SERVER_ENGINE_ENGINE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/engine/clock.h"
+#include "server/engine/device.h"
+#include "server/engine/job.h"
+#include "server/engine/job_queue.h"
+#include "server/memory/host_pool.h"
+
+namespace gemm {
+
+// Told of what the engine does; called from worker threads, must not block. Implemented by
+// telemetry, which the engine does not know.
+class EngineObserver {
+ public:
+  virtual ~EngineObserver() = default;
+  virtual void OnFinished(const Job& job, const absl::Status& status) = 0;
+  virtual void OnDropped(const Job& job, const absl::Status& status) = 0;  // before the device
+  virtual void OnDeviceLost(const DeviceDescription& device) = 0;
+};
+
+struct EngineOptions {
+  JobQueue::Limits queue;
+  // Page-locked host memory for requests and replies. More lets more calls be in flight.
+  uint64_t host_memory_budget_bytes = uint64_t{2} << 30;
+};
+
+// Thread-safe.
+class Engine {
+ public:
+  // At least one device; all of one kind. `clock` and `observer` must outlive the engine.
+  Engine(const EngineOptions& options, std::vector<std::unique_ptr<Device>> devices,
+         const Clock& clock, EngineObserver& observer);
+  ~Engine();  // drains, then stops
+
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Host memory for a job's input and output. Errors as HostPool::Allocate.
+  absl::StatusOr<HostBuffer> AllocateHost(size_t size_bytes);
+
+  // Takes the job; its done runs exactly once, with UNAVAILABLE (reason QUEUE_FULL) at once when
+  // the queue is full.
+  void Submit(std::unique_ptr<Job> job);
+
+  // `problem` has passed Validate.
+  KernelExplanation Explain(const Problem& problem) const;
+
+  const std::vector<std::unique_ptr<Device>>& devices() const { return devices_; }
+  // False when no device is left that can work.
+  bool healthy() const;
+
+  uint64_t queued_problems() const;
+  uint64_t queued_bytes() const;
+  uint64_t host_memory_used_bytes() const;
+  uint64_t host_memory_budget_bytes() const;
+
+  // Finishes what is queued, refuses what comes after, joins the workers. Idempotent.
+  void Drain();
+
+ private:
+  void Work(Device& device);
+
+  const Clock& clock_;
+  EngineObserver& observer_;
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::shared_ptr<HostPool> host_pool_;
+  JobQueue queue_;
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace gemm
+
+#endif  // GEMMD_SERVER_ENGINE_ENGINE_H_

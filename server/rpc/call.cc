@@ -1,0 +1,163 @@
+#include "server/rpc/call.h"
+
+#include <grpcpp/support/proto_buffer_reader.h>
+
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "server/reason.h"
+#include "server/rpc/error_status.h"
+
+namespace gemm {
+namespace {
+
+// Our clients say here how long their message is, so that small calls are not counted as large.
+constexpr char kRequestBytesKey[] = "gemmd-request-bytes";
+
+bool IsRefusal(Reason reason) {
+  switch (reason) {
+    case Reason::kDeadlinePassed:
+    case Reason::kCallerGone:
+    case Reason::kDeviceFailed:
+    case Reason::kDeviceLost:
+      return false;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
+MessageSlices::MessageSlices(grpc::ByteBuffer& message) {
+  message.Dump(&slices_);  // references, no copy
+  segments_.reserve(slices_.size());
+  for (const grpc::Slice& slice : slices_) segments_.push_back({slice.begin(), slice.size()});
+}
+
+Call::Call(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context, RpcMethod method,
+           Admission& admission)
+    : context_(context),
+      grpc_context_(grpc_context),
+      admission_(admission),
+      method_(method),
+      started_(absl::Now()),
+      deadline_(absl::FromChrono(grpc_context.deadline())) {
+  context_.metrics.CallStarted(method_);
+}
+
+absl::StatusOr<uint64_t> Call::BytesToAdmit() const {
+  const uint64_t limit_bytes = context_.options.message_limit_bytes;
+  const auto& metadata = grpc_context_.client_metadata();
+  const auto entry = metadata.find(kRequestBytesKey);
+  if (entry == metadata.end()) return limit_bytes;
+  uint64_t announced_bytes = 0;
+  if (!absl::SimpleAtoi(absl::string_view(entry->second.data(), entry->second.size()),
+                        &announced_bytes)) {
+    return ErrorWithReason(Reason::kInvalidRequest,
+                           absl::StrCat("metadata ", kRequestBytesKey, ": not a number of bytes"),
+                           kRequestBytesKey);
+  }
+  if (announced_bytes > limit_bytes) {
+    return ErrorWithReason(
+        Reason::kMessageTooLarge,
+        absl::StrCat("the request has ", announced_bytes, " bytes, over the limit of ", limit_bytes,
+                     " for a message (--message-limit)"));
+  }
+  return announced_bytes;
+}
+
+void Call::Open() {
+  const absl::StatusOr<uint64_t> bytes = BytesToAdmit();
+  if (!bytes.ok()) return Fail(bytes.status());
+  switch (admission_.Request(*bytes, &ticket_, [this, bytes = *bytes] { StartReading(bytes); })) {
+    case Admission::Verdict::kAdmitted:
+      return StartReading(*bytes);
+    case Admission::Verdict::kWaiting:
+      return;
+    case Admission::Verdict::kRefused:
+      return Fail(ErrorWithReason(Reason::kQueueFull,
+                                  "too many calls wait to send their message (--admission-line)"));
+  }
+}
+
+void Call::StartReading(uint64_t charged_bytes) {
+  charged_bytes_ = charged_bytes;
+  reading_since_ = absl::Now();
+  admit_ = reading_since_ - started_;
+  StartRead(&message_);
+}
+
+void Call::OnReadDone(bool ok) {
+  if (!ok) {
+    // Over gRPC's message limit (the caller gets gRPC's own error), cancelled, or half-closed
+    // early.
+    return Fail(ErrorWithReason(Reason::kInvalidRequest, "the call carried no request message"));
+  }
+  receive_ = absl::Now() - reading_since_;
+  const uint64_t message_bytes = message_.Length();
+  if (message_bytes > charged_bytes_) {
+    return Fail(
+        ErrorWithReason(Reason::kInvalidRequest,
+                        absl::StrCat("the request has ", message_bytes, " bytes, but announced ",
+                                     charged_bytes_, " in metadata ", kRequestBytesKey),
+                        kRequestBytesKey));
+  }
+  admission_.Release(charged_bytes_ - message_bytes);
+  charged_bytes_ = message_bytes;
+  OnMessage();
+}
+
+void Call::OnCancel() {
+  if (ticket_ != 0 && admission_.Cancel(ticket_)) {
+    return Fail(ErrorWithReason(Reason::kCallerGone, "the caller has gone"));
+  }
+  OnCallerGone();
+}
+
+bool Call::ParseMessage(google::protobuf::MessageLite& request) {
+  grpc::ProtoBufferReader reader(&message_);
+  if (request.ParseFromZeroCopyStream(&reader)) return true;
+  Fail(ErrorWithReason(Reason::kInvalidRequest,
+                       absl::StrCat("request: not a valid ", request.GetTypeName())));
+  return false;
+}
+
+void Call::ReleaseMessage() {
+  message_.Clear();
+  admission_.Release(std::exchange(charged_bytes_, 0));
+}
+
+void Call::Reply(grpc::ByteBuffer reply) {
+  CountHandled(absl::OkStatus());
+  reply_ = std::move(reply);
+  replied_at_ = absl::Now();
+  StartWriteAndFinish(&reply_, grpc::WriteOptions(), grpc::Status::OK);
+}
+
+void Call::Reply(const google::protobuf::MessageLite& reply) {
+  grpc::Slice slice(reply.SerializeAsString());
+  Reply(grpc::ByteBuffer(&slice, 1));
+}
+
+void Call::Fail(const absl::Status& status) {
+  CountHandled(status);
+  Finish(ToGrpcStatus(status));
+}
+
+void Call::CountHandled(const absl::Status& status) {
+  context_.metrics.CallHandled(method_, static_cast<int>(status.code()), absl::Now() - started_);
+  if (const std::optional<Reason> reason = ReasonOf(status); reason && IsRefusal(*reason)) {
+    context_.metrics.CountRefused(*reason);
+  }
+}
+
+void Call::OnDone() {
+  ReleaseMessage();
+  if (replied_at_ != absl::InfiniteFuture()) {
+    context_.metrics.ObservePhase(Phase::kSend, absl::Now() - replied_at_);
+  }
+  delete this;
+}
+
+}  // namespace gemm

@@ -1,0 +1,125 @@
+// One call to the server, from its headers to its end.
+
+#ifndef GEMMD_SERVER_RPC_CALL_H_
+#define GEMMD_SERVER_RPC_CALL_H_
+
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/support/byte_buffer.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "google/protobuf/message_lite.h"
+#include "proto/bulk_message.h"
+#include "server/rpc/admission.h"
+#include "server/rpc/executor.h"
+#include "server/rpc/rpc_server.h"
+#include "server/telemetry/metrics.h"
+
+namespace gemm {
+
+class HealthState;
+
+// What every call needs; owned by the RpcServer, outlives every call.
+struct RpcContext {
+  const RpcOptions& options;
+  Engine& engine;
+  Metrics& metrics;
+  HealthState& health;
+  Executor& executor;
+  Admission& product_admission;  // bulk calls
+  Admission& control_admission;  // the rest, so that probes are answered under load
+  std::atomic<bool>& refusing;
+  absl::Time started;
+};
+
+// A message as gRPC holds it, seen as segments. Valid while the object lives.
+class MessageSlices {
+ public:
+  explicit MessageSlices(grpc::ByteBuffer& message);
+
+  absl::Span<const Segment> segments() const { return segments_; }
+
+ private:
+  std::vector<grpc::Slice> slices_;
+  std::vector<Segment> segments_;
+};
+
+// The gate and the life that all calls share. A reactor of gRPC: made when the headers arrive,
+// deleted by gRPC's OnDone. A subclass calls Open in its constructor, gets its message in OnMessage
+// and then calls Reply or Fail exactly once, from any thread; after that it must not be touched.
+class Call : public grpc::ServerGenericBidiReactor {
+ public:
+  Call(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context, RpcMethod method,
+       Admission& admission);
+
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  // gRPC's reactions.
+  void OnReadDone(bool ok) final;
+  void OnCancel() override;
+  void OnDone() final;
+
+ protected:
+  ~Call() override = default;
+
+  // Passes the gate, then reads the message. Until then its bytes stay with the caller.
+  void Open();
+
+  // The whole message is in memory, on a thread of gRPC: be quick or use the executor. The message
+  // stays counted against admission until ReleaseMessage.
+  virtual void OnMessage() = 0;
+  // The caller has gone; the call still has to be finished.
+  virtual void OnCallerGone() {}
+
+  grpc::ByteBuffer& message() { return message_; }
+  // For small requests. False: it was not one, and the call has failed.
+  bool ParseMessage(google::protobuf::MessageLite& request);
+  void ReleaseMessage();
+
+  void Reply(grpc::ByteBuffer reply);
+  void Reply(const google::protobuf::MessageLite& reply);
+  void Fail(const absl::Status& status);
+
+  RpcContext& context() { return context_; }
+  absl::Time deadline() const { return deadline_; }
+  absl::Duration admit_duration() const { return admit_; }
+  absl::Duration receive_duration() const { return receive_; }
+  std::string peer() const { return grpc_context_.peer(); }
+  RpcMethod method() const { return method_; }
+  absl::Time started() const { return started_; }
+
+ private:
+  void StartReading(uint64_t charged_bytes);
+  // Bytes to count for this call: what the caller announced, else the most a message can have.
+  absl::StatusOr<uint64_t> BytesToAdmit() const;
+  void CountHandled(const absl::Status& status);
+
+  RpcContext& context_;
+  grpc::GenericCallbackServerContext& grpc_context_;
+  Admission& admission_;
+  const RpcMethod method_;
+  const absl::Time started_;
+  const absl::Time deadline_;
+
+  // Each is written before the next step of the call is started and read after it, so none needs a
+  // lock.
+  Admission::Ticket ticket_ = 0;  // 0: never stood in line
+  uint64_t charged_bytes_ = 0;    // counted against admission now
+  absl::Duration admit_ = absl::ZeroDuration();
+  absl::Duration receive_ = absl::ZeroDuration();
+  absl::Time reading_since_;
+  absl::Time replied_at_ = absl::InfiniteFuture();
+  grpc::ByteBuffer message_;
+  grpc::ByteBuffer reply_;
+};
+
+}  // namespace gemm
+
+#endif  // GEMMD_SERVER_RPC_CALL_H_

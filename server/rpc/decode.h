@@ -1,0 +1,45 @@
+// From the bytes of a request to a checked problem: pure, so that it can be tested and fuzzed
+// without a server.
+
+#ifndef GEMMD_SERVER_RPC_DECODE_H_
+#define GEMMD_SERVER_RPC_DECODE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "gemm/v1/gemm.pb.h"
+#include "kernels/gemm.h"
+#include "proto/bulk_message.h"
+#include "server/engine/job.h"
+
+namespace gemm {
+
+// A payload's way into Job::input.
+struct PayloadCopy {
+  PayloadRange source;
+  size_t offset_bytes = 0;
+};
+
+struct DecodedMultiply {
+  std::string request_id;
+  Problem problem;  // validated
+  InputSpan a, b, c;
+  std::vector<PayloadCopy> copies;  // only payloads that the product reads, each once
+  uint64_t input_bytes = 0;
+  uint64_t output_bytes = 0;
+};
+
+// Checks everything about a request but the values of its elements. Errors carry the field.
+absl::StatusOr<DecodedMultiply> DecodeMultiply(absl::Span<const Segment> message,
+                                               uint64_t reply_limit_bytes);
+
+// The problem that a Product describes, validated. Operands that are left out are taken as dense
+// when `operands_optional`.
+absl::StatusOr<Problem> DecodeProduct(const v1::Product& product, bool operands_optional);
+
+}  // namespace gemm
+
+#endif  // GEMMD_SERVER_RPC_DECODE_H_

@@ -1,0 +1,18 @@
+// The only place where a status of ours becomes a status of gRPC.
+
+#ifndef GEMMD_SERVER_RPC_ERROR_STATUS_H_
+#define GEMMD_SERVER_RPC_ERROR_STATUS_H_
+
+#include <grpcpp/support/status.h>
+
+#include "absl/status/status.h"
+
+namespace gemm {
+
+// With google.rpc details: ErrorInfo (reason, field), BadRequest when a field is known, RetryInfo
+// when trying again will help.
+grpc::Status ToGrpcStatus(const absl::Status& status);
+
+}  // namespace gemm
+
+#endif  // GEMMD_SERVER_RPC_ERROR_STATUS_H_

@@ -1,0 +1,138 @@
+#include "server/rpc/health.h"
+
+#include "server/reason.h"
+
+namespace gemm {
+
+using grpc::health::v1::HealthCheckRequest;
+using grpc::health::v1::HealthCheckResponse;
+
+namespace {
+
+bool IsOurs(const std::string& service) {
+  return service.empty() || service == "gemm.v1.GemmService";
+}
+
+}  // namespace
+
+HealthState::ServingStatus HealthState::Current() const {
+  return serving_ ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING;
+}
+
+void HealthState::SetServing(bool serving) {
+  std::lock_guard lock(mutex_);
+  serving_ = serving;
+  for (auto [watcher, ours] : watchers_) {
+    if (ours) watcher->Update(Current());
+  }
+}
+
+void HealthState::EndWatches() {
+  std::lock_guard lock(mutex_);
+  ended_ = true;
+  for (auto [watcher, ours] : watchers_) {
+    watcher->EndWatch(ErrorWithReason(Reason::kDraining, "the server is shutting down"));
+  }
+  watchers_.clear();
+}
+
+HealthState::ServingStatus HealthState::StatusOf(const std::string& service) const {
+  if (!IsOurs(service)) return HealthCheckResponse::SERVICE_UNKNOWN;
+  std::lock_guard lock(mutex_);
+  return Current();
+}
+
+bool HealthState::Add(HealthWatchCall* watcher, const std::string& service) {
+  std::lock_guard lock(mutex_);
+  if (ended_) return false;
+  const bool ours = IsOurs(service);
+  watchers_[watcher] = ours;
+  // For an unknown service the protocol keeps the stream open, in case it appears.
+  watcher->Update(ours ? Current() : HealthCheckResponse::SERVICE_UNKNOWN);
+  return true;
+}
+
+void HealthState::Remove(HealthWatchCall* watcher) {
+  std::lock_guard lock(mutex_);
+  watchers_.erase(watcher);
+}
+
+HealthCheckCall::HealthCheckCall(RpcContext& context,
+                                 grpc::GenericCallbackServerContext& grpc_context)
+    : Call(context, grpc_context, RpcMethod::kHealthCheck, context.control_admission) {
+  Open();
+}
+
+void HealthCheckCall::OnMessage() {
+  HealthCheckRequest request;
+  if (!ParseMessage(request)) return;
+  const HealthState::ServingStatus status = context().health.StatusOf(request.service());
+  if (status == HealthCheckResponse::SERVICE_UNKNOWN) {
+    return Fail(absl::NotFoundError("service: not one of this server"));
+  }
+  HealthCheckResponse response;
+  response.set_status(status);
+  Reply(response);
+}
+
+HealthWatchCall::HealthWatchCall(RpcContext& context,
+                                 grpc::GenericCallbackServerContext& grpc_context)
+    : Call(context, grpc_context, RpcMethod::kHealthWatch, context.control_admission) {
+  Open();
+}
+
+void HealthWatchCall::OnMessage() {
+  HealthCheckRequest request;
+  if (!ParseMessage(request)) return;
+  ReleaseMessage();  // a watch may last for days
+  if (!context().health.Add(this, request.service())) {
+    EndWatch(ErrorWithReason(Reason::kDraining, "the server is shutting down"));
+  }
+}
+
+void HealthWatchCall::Update(HealthState::ServingStatus status) {
+  std::lock_guard lock(mutex_);
+  latest_ = status;
+  WriteIfChanged();
+}
+
+void HealthWatchCall::WriteIfChanged() {
+  if (writing_ || ending_ || latest_ == sent_) return;
+  HealthCheckResponse response;
+  response.set_status(latest_);
+  grpc::Slice slice(response.SerializeAsString());
+  update_ = grpc::ByteBuffer(&slice, 1);
+  sent_ = latest_;
+  writing_ = true;
+  StartWrite(&update_);
+}
+
+void HealthWatchCall::OnWriteDone(bool ok) {
+  std::unique_lock lock(mutex_);
+  writing_ = false;
+  if (ok) WriteIfChanged();
+  FinishIfIdle(lock);
+}
+
+void HealthWatchCall::OnCallerGone() {
+  context().health.Remove(this);  // before the end: afterwards this may be gone
+  EndWatch(ErrorWithReason(Reason::kCallerGone, "the caller has gone"));
+}
+
+void HealthWatchCall::EndWatch(const absl::Status& status) {
+  std::unique_lock lock(mutex_);
+  if (ending_) return;
+  ending_ = true;
+  end_ = status;
+  FinishIfIdle(lock);
+}
+
+void HealthWatchCall::FinishIfIdle(std::unique_lock<std::mutex>& lock) {
+  if (!ending_ || writing_ || finished_) return;
+  finished_ = true;
+  const absl::Status end = end_;
+  lock.unlock();  // Fail may delete this, and the mutex with it
+  Fail(end);
+}
+
+}  // namespace gemm

@@ -1,0 +1,86 @@
+// grpc.health.v1.Health. Our own, because gRPC's default one keeps a server from shutting down
+// while somebody watches, and because every call passes one gate.
+
+#ifndef GEMMD_SERVER_RPC_HEALTH_H_
+#define GEMMD_SERVER_RPC_HEALTH_H_
+
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "grpc/health/v1/health.pb.h"
+#include "server/rpc/call.h"
+
+namespace gemm {
+
+class HealthWatchCall;
+
+// What health answers, and who is watching. Thread-safe.
+class HealthState {
+ public:
+  using ServingStatus = grpc::health::v1::HealthCheckResponse::ServingStatus;
+
+  void SetServing(bool serving);
+  // Ends every watch, and every later one at once.
+  void EndWatches();
+
+  // SERVICE_UNKNOWN for a service that is not ours.
+  ServingStatus StatusOf(const std::string& service) const;
+
+ private:
+  friend class HealthWatchCall;
+  // From Add until Remove returns, the watcher is told of changes. False: watches have ended.
+  bool Add(HealthWatchCall* watcher, const std::string& service);
+  void Remove(HealthWatchCall* watcher);
+
+  mutable std::mutex mutex_;
+  // State below is protected by mutex_.
+  bool serving_ = false;
+  bool ended_ = false;
+  // The value: whether the service is ours, so that its state can change.
+  std::map<HealthWatchCall*, bool> watchers_;
+
+  ServingStatus Current() const;  // requires mutex_
+};
+
+class HealthCheckCall final : public Call {
+ public:
+  HealthCheckCall(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context);
+
+ private:
+  void OnMessage() override;
+};
+
+// Sends the state whenever it differs from what was sent last; a slow reader misses states between.
+class HealthWatchCall final : public Call {
+ public:
+  HealthWatchCall(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context);
+
+  void OnWriteDone(bool ok) override;
+
+ private:
+  friend class HealthState;
+  void OnMessage() override;
+  void OnCallerGone() override;
+  // Called by HealthState, with its lock held.
+  void Update(HealthState::ServingStatus status);
+  void EndWatch(const absl::Status& status);
+
+  void WriteIfChanged();  // requires mutex_
+  // Takes the lock on mutex_ and lets go of it before the end of the call, which may delete this.
+  void FinishIfIdle(std::unique_lock<std::mutex>& lock);
+
+  std::mutex mutex_;
+  // State below is protected by mutex_.
+  HealthState::ServingStatus latest_ = grpc::health::v1::HealthCheckResponse::UNKNOWN;
+  HealthState::ServingStatus sent_ = grpc::health::v1::HealthCheckResponse::UNKNOWN;
+  grpc::ByteBuffer update_;
+  bool writing_ = false;
+  bool ending_ = false;
+  bool finished_ = false;
+  absl::Status end_;
+};
+
+}  // namespace gemm
+
+#endif  // GEMMD_SERVER_RPC_HEALTH_H_

@@ -1,0 +1,130 @@
+#include "server/rpc/multiply_call.h"
+
+#include <string>
+#include <utility>
+
+#include "gemm/v1/gemm.pb.h"
+#include "server/reason.h"
+#include "server/rpc/decode.h"
+
+namespace gemm {
+namespace {
+
+// Up to here decoding costs less than handing the call to another thread.
+constexpr size_t kDecodeInlineBytes = 32 << 10;
+
+uint64_t ToNs(absl::Duration duration) {
+  return static_cast<uint64_t>(std::max<int64_t>(0, absl::ToInt64Nanoseconds(duration)));
+}
+
+// The reply's slice over the result: gRPC sends from page-locked memory itself and gives the buffer
+// back to the pool when it lets go of it.
+grpc::Slice SliceOver(HostBuffer buffer) {
+  auto* held = new HostBuffer(std::move(buffer));
+  return grpc::Slice(
+      held->data(), held->size_bytes(), [](void* owner) { delete static_cast<HostBuffer*>(owner); },
+      held);
+}
+
+}  // namespace
+
+MultiplyCall::MultiplyCall(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context)
+    : Call(context, grpc_context, RpcMethod::kMultiply, context.product_admission) {
+  if (context.refusing) {
+    Fail(ErrorWithReason(Reason::kDraining, "the server is shutting down"));
+  } else {
+    Open();
+  }
+}
+
+void MultiplyCall::OnMessage() {
+  if (message().Length() <= kDecodeInlineBytes) {
+    Decode();
+  } else {
+    context().executor.Post([this] { Decode(); });
+  }
+}
+
+void MultiplyCall::Decode() {
+  const absl::Time start = absl::Now();
+  absl::StatusOr<std::unique_ptr<Job>> job = MakeJob();
+  decode_ = absl::Now() - start;
+  if (!job.ok()) return OnProduct(job.status(), nullptr);
+  Metrics& metrics = context().metrics;
+  metrics.ObservePhase(Phase::kAdmit, admit_duration());
+  metrics.ObservePhase(Phase::kReceive, receive_duration());
+  metrics.ObservePhase(Phase::kDecode, decode_);
+  metrics.AddBytes(Direction::kIn, (*job)->input.size_bytes());
+  context().engine.Submit(*std::move(job));
+}
+
+absl::StatusOr<std::unique_ptr<Job>> MultiplyCall::MakeJob() {
+  if (cancel_->cancelled()) return ErrorWithReason(Reason::kCallerGone, "the caller has gone");
+  const MessageSlices slices(message());
+  absl::StatusOr<DecodedMultiply> decoded =
+      DecodeMultiply(slices.segments(), context().options.message_limit_bytes);
+  if (!decoded.ok()) return decoded.status();
+  request_id_ = std::move(decoded->request_id);
+
+  auto job = std::make_unique<Job>();
+  absl::StatusOr<HostBuffer> input = context().engine.AllocateHost(decoded->input_bytes);
+  if (!input.ok()) return input.status();
+  absl::StatusOr<HostBuffer> output = context().engine.AllocateHost(decoded->output_bytes);
+  if (!output.ok()) return output.status();
+  for (const PayloadCopy& copy : decoded->copies) {
+    CopyPayload(slices.segments(), copy.source, input->data() + copy.offset_bytes);
+  }
+
+  job->problem = decoded->problem;
+  job->input = *std::move(input);
+  job->a = decoded->a;
+  job->b = decoded->b;
+  job->c = decoded->c;
+  job->output = *std::move(output);
+  job->deadline = deadline();
+  job->cancel = cancel_;
+  job->done = [this](absl::Status status, std::unique_ptr<Job> done) {
+    // Replying writes to the socket, up to milliseconds: not on the thread that runs the device.
+    context().executor.Post([this, status = std::move(status), done = std::move(done)]() mutable {
+      OnProduct(status, std::move(done));
+    });
+  };
+  return job;
+}
+
+void MultiplyCall::OnProduct(const absl::Status& status, std::unique_ptr<Job> job) {
+  ReleaseMessage();
+  Log(status, job.get());
+  if (!status.ok()) return Fail(status);
+  context().metrics.AddBytes(Direction::kOut, job->output.size_bytes());
+  Reply(MakeReply(*job));
+}
+
+grpc::ByteBuffer MultiplyCall::MakeReply(Job& job) {
+  v1::MultiplyReply reply;
+  v1::ExecutionReport& report = *reply.mutable_report();
+  report.set_kernel(job.report.kernel);
+  report.set_device(job.report.device);
+  report.set_device_index(job.report.device_index);
+  report.set_batch_problems(job.report.batch_problems);
+  report.set_admit_ns(ToNs(admit_duration()));
+  report.set_receive_ns(ToNs(receive_duration()));
+  report.set_decode_ns(ToNs(decode_));
+  report.set_queue_ns(ToNs(job.report.queue));
+  report.set_copy_in_ns(ToNs(job.report.copy_in));
+  report.set_compute_ns(ToNs(job.report.compute));
+  report.set_copy_out_ns(ToNs(job.report.copy_out));
+
+  const size_t output_bytes = job.output.size_bytes();
+  const grpc::Slice description(reply.SerializeAsString() + PayloadHeader(output_bytes));
+  if (output_bytes == 0) return grpc::ByteBuffer(&description, 1);
+  const grpc::Slice slices[] = {description, SliceOver(std::move(job.output))};
+  return grpc::ByteBuffer(slices, 2);
+}
+
+void MultiplyCall::Log(const absl::Status& status, const Job* job) const {
+  (void)status;
+  (void)job;
+}
+
+}  // namespace gemm

@@ -1,0 +1,161 @@
+#include "server/rpc/rpc_server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gemm/v1/gemm.grpc.pb.h"
+#include "server/reason.h"
+#include "server/rpc/explain_call.h"
+#include "server/rpc/health.h"
+#include "server/rpc/info_call.h"
+#include "server/rpc/multiply_call.h"
+
+namespace gemm {
+namespace {
+
+// Calls that are not bulk may read this many messages at once, each at worst of the message limit.
+constexpr uint64_t kControlMessages = 4;
+
+class UnknownCall final : public Call {
+ public:
+  UnknownCall(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context)
+      : Call(context, grpc_context, RpcMethod::kUnknown, context.control_admission) {
+    Fail(absl::UnimplementedError("this server has no such method"));
+  }
+
+ private:
+  void OnMessage() override {}
+};
+
+// Takes every call when its headers arrive. (An ordinary unary handler runs only after gRPC has
+// buffered the whole message.)
+class Gate final : public grpc::CallbackGenericService {
+ public:
+  explicit Gate(RpcContext& context) : context_(context) {}
+
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* grpc_context) override {
+    const std::string& method = grpc_context->method();
+    if (method == "/gemm.v1.GemmService/Multiply") return new MultiplyCall(context_, *grpc_context);
+    if (method == "/gemm.v1.GemmService/Explain") return new ExplainCall(context_, *grpc_context);
+    if (method == "/gemm.v1.GemmService/GetServerInfo")
+      return new InfoCall(context_, *grpc_context);
+    if (method == "/grpc.health.v1.Health/Check")
+      return new HealthCheckCall(context_, *grpc_context);
+    if (method == "/grpc.health.v1.Health/Watch")
+      return new HealthWatchCall(context_, *grpc_context);
+    return new UnknownCall(context_, *grpc_context);
+  }
+
+ private:
+  RpcContext& context_;
+};
+
+// Reflection lists only services with a registered method, so with reflection on (it is meant for
+// development) GetServerInfo alone is served the ordinary way; the rest passes the gate.
+class ListedService final
+    : public v1::GemmService::WithGenericMethod_Multiply<v1::GemmService::WithGenericMethod_Explain<
+          v1::GemmService::WithCallbackMethod_GetServerInfo<v1::GemmService::Service>>> {
+ public:
+  explicit ListedService(const RpcContext& context) : context_(context) {}
+
+  grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* grpc_context,
+                                          const v1::GetServerInfoRequest* /*request*/,
+                                          v1::GetServerInfoReply* reply) override {
+    *reply = MakeServerInfo(context_);
+    grpc::ServerUnaryReactor* reactor = grpc_context->DefaultReactor();
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
+  }
+
+ private:
+  const RpcContext& context_;
+};
+
+int ExecutorThreads(int asked) {
+  if (asked > 0) return asked;
+  return std::max(2, static_cast<int>(std::thread::hardware_concurrency()) / 2);
+}
+
+class RpcServerImpl final : public RpcServer {
+ public:
+  RpcServerImpl(const RpcOptions& options, Engine& engine, Metrics& metrics)
+      : options_(options),
+        product_admission_(options.admission_budget_bytes, options.admission_line_limit),
+        control_admission_(kControlMessages * options.message_limit_bytes,
+                           options.admission_line_limit),
+        executor_(ExecutorThreads(options.executor_threads)),
+        context_{options_,           engine,    metrics,    health_, executor_, product_admission_,
+                 control_admission_, refusing_, absl::Now()},
+        gate_(context_),
+        listed_service_(context_) {}
+
+  ~RpcServerImpl() override { Shutdown(absl::Now()); }
+
+  absl::Status Listen() {
+    if (options_.reflection) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(options_.listen_address, grpc::InsecureServerCredentials(), &port_);
+    // Without this a second server on the port would start and take half of the connections.
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.SetMaxReceiveMessageSize(static_cast<int>(options_.message_limit_bytes));
+    builder.SetMaxSendMessageSize(-1);
+    // A compressed message is inflated before its size can be checked.
+    builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+    builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+    builder.RegisterCallbackGenericService(&gate_);
+    if (options_.reflection) builder.RegisterService(&listed_service_);
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr || port_ == 0) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("cannot listen on ", options_.listen_address,
+                       ": the address is in use, or not one of this machine (--listen)"));
+    }
+    return absl::OkStatus();
+  }
+
+  int port() const override { return port_; }
+  void SetServing(bool serving) override { health_.SetServing(serving); }
+  void Refuse() override { refusing_ = true; }
+
+  void Shutdown(absl::Time deadline) override {
+    if (server_ == nullptr) return;
+    refusing_ = true;
+    health_.SetServing(false);
+    health_.EndWatches();
+    server_->Shutdown(absl::ToChronoTime(deadline));
+    server_.reset();
+  }
+
+  uint64_t admitted_bytes() const override { return product_admission_.used_bytes(); }
+
+ private:
+  const RpcOptions options_;
+  HealthState health_;
+  Admission product_admission_;
+  Admission control_admission_;
+  std::atomic<bool> refusing_{false};
+  Executor executor_;
+  RpcContext context_;
+  Gate gate_;
+  ListedService listed_service_;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcOptions& options,
+                                                            Engine& engine, Metrics& metrics) {
+  auto server = std::make_unique<RpcServerImpl>(options, engine, metrics);
+  if (absl::Status status = server->Listen(); !status.ok()) return status;
+  return server;
+}
+
+}  // namespace gemm
