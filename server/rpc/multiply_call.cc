@@ -6,6 +6,7 @@
 #include "gemm/v1/gemm.pb.h"
 #include "server/reason.h"
 #include "server/rpc/decode.h"
+#include "server/telemetry/logging.h"
 
 namespace gemm {
 namespace {
@@ -123,8 +124,30 @@ grpc::ByteBuffer MultiplyCall::MakeReply(Job& job) {
 }
 
 void MultiplyCall::Log(const absl::Status& status, const Job* job) const {
-  (void)status;
-  (void)job;
+  CallRecord record;
+  const std::string caller = peer();
+  record.method = "Multiply";
+  record.peer = caller;
+  record.request_id = request_id_;
+  record.phases[static_cast<int>(Phase::kAdmit)] = admit_duration();
+  record.phases[static_cast<int>(Phase::kReceive)] = receive_duration();
+  record.phases[static_cast<int>(Phase::kDecode)] = decode_;
+  if (job != nullptr) {
+    record.m = job->problem.m;
+    record.n = job->problem.n;
+    record.k = job->problem.k;
+    record.batch_count = job->problem.batch_count;
+    record.dtype = NameOf(job->problem.dtype);
+    record.kernel = job->report.kernel;
+    record.phases[static_cast<int>(Phase::kQueue)] = job->report.queue;
+    record.phases[static_cast<int>(Phase::kCopyIn)] = job->report.copy_in;
+    record.phases[static_cast<int>(Phase::kCompute)] = job->report.compute;
+    record.phases[static_cast<int>(Phase::kCopyOut)] = job->report.copy_out;
+  }
+  record.total = absl::Now() - started();
+  record.grpc_code = static_cast<int>(status.code());
+  record.message = std::string_view(status.message().data(), status.message().size());
+  LogCall(record);
 }
 
 }  // namespace gemm

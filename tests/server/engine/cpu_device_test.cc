@@ -1,0 +1,168 @@
+#include "server/engine/cpu_device.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "server/reason.h"
+
+namespace gemm {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+size_t RoundUp(size_t bytes) {
+  return (bytes + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment;
+}
+
+// Runs a problem with small-integer operands, so that every sum is exact, on the CPU device and
+// compares with a plain loop. D is poisoned first; padding between rows is NaN.
+template <typename T>
+void CheckAs(const Problem& p, double fill_a, double fill_b, double fill_c) {
+  SCOPED_TRACE(testing::Message() << "m " << p.m << " n " << p.n << " k " << p.k << " batch "
+                                  << p.batch_count << " alpha " << p.alpha << " beta " << p.beta);
+  ASSERT_EQ(Validate(p).has_value(), false);
+  const auto device = OpenCpuDevice();
+  const auto pool = HostPool::Create(device->host_memory(), uint64_t{1} << 28);
+  std::mt19937 random(1);
+  std::uniform_int_distribution<int> small(-4, 4);
+
+  Job job;
+  job.problem = p;
+  const MatrixShape shapes[] = {StoredA(p), StoredB(p), StoredC(p)};
+  const MatrixLayout layouts[] = {p.a, p.b, p.c};
+  InputSpan* spans[] = {&job.a, &job.b, &job.c};
+  const double fills[] = {fill_a, fill_b, fill_c};
+  size_t total_bytes = 0;
+  for (int i = 0; i < 3; ++i) {
+    const size_t bytes = ExtentElements(shapes[i], layouts[i], p.batch_count) * sizeof(T);
+    *spans[i] = {total_bytes, bytes};
+    total_bytes += RoundUp(bytes);
+  }
+  job.input = *pool->Allocate(total_bytes);
+  T* operands[3];
+  for (int i = 0; i < 3; ++i) {
+    operands[i] = reinterpret_cast<T*>(job.input.data() + spans[i]->offset_bytes);
+    std::fill_n(operands[i], spans[i]->size_bytes / sizeof(T), static_cast<T>(kNaN));
+    const int64_t matrices =
+        layouts[i].batch_stride == 0 ? std::min<int64_t>(1, p.batch_count) : p.batch_count;
+    for (int64_t q = 0; q < matrices; ++q) {
+      for (int64_t r = 0; r < shapes[i].rows; ++r) {
+        for (int64_t c = 0; c < shapes[i].columns; ++c) {
+          operands[i][q * layouts[i].batch_stride + r * layouts[i].ld + c] =
+              std::isnan(fills[i]) ? static_cast<T>(kNaN) : static_cast<T>(small(random));
+        }
+      }
+    }
+  }
+  job.output = *pool->Allocate(p.batch_count * p.m * p.n * sizeof(T));
+  T* d = reinterpret_cast<T*>(job.output.data());
+  std::fill_n(d, p.batch_count * p.m * p.n, static_cast<T>(kNaN));
+
+  ASSERT_TRUE(device->Run(job).ok());
+
+  for (int64_t q = 0; q < p.batch_count; ++q) {
+    for (int64_t i = 0; i < p.m; ++i) {
+      for (int64_t j = 0; j < p.n; ++j) {
+        double sum = 0;
+        if (ReadsAB(p)) {
+          for (int64_t l = 0; l < p.k; ++l) {
+            const T a = operands[0][q * p.a.batch_stride +
+                                    (p.a.transposed ? l * p.a.ld + i : i * p.a.ld + l)];
+            const T b = operands[1][q * p.b.batch_stride +
+                                    (p.b.transposed ? j * p.b.ld + l : l * p.b.ld + j)];
+            sum += double{a} * double{b};
+          }
+        }
+        double want = ReadsAB(p) ? p.alpha * sum : 0;
+        if (ReadsC(p)) want += p.beta * operands[2][q * p.c.batch_stride + i * p.c.ld + j];
+        ASSERT_EQ(d[(q * p.m + i) * p.n + j], static_cast<T>(want)) << q << " " << i << " " << j;
+      }
+    }
+  }
+}
+
+void Check(const Problem& p, double fill_a = 0, double fill_b = 0, double fill_c = 0) {
+  if (p.dtype == DType::kF32) {
+    CheckAs<float>(p, fill_a, fill_b, fill_c);
+  } else {
+    CheckAs<double>(p, fill_a, fill_b, fill_c);
+  }
+}
+
+TEST(CpuDeviceTest, MultipliesEveryShapeAndTranspose) {
+  for (auto [m, n, k] : {std::array<int64_t, 3>{1, 1, 1},
+                         {3, 5, 7},
+                         {17, 1, 33},
+                         {1, 64, 9},
+                         {40, 50, 60},
+                         {129, 65, 31}}) {
+    for (bool ta : {false, true}) {
+      for (bool tb : {false, true}) {
+        for (DType dtype : {DType::kF32, DType::kF64}) {
+          Problem p = DenseProblem(dtype, m, n, k);
+          p.a.transposed = ta;
+          p.b.transposed = tb;
+          p.a.ld = StoredA(p).columns + 3;
+          p.b.ld = StoredB(p).columns + 1;
+          p.a.batch_stride = StoredA(p).rows * p.a.ld;
+          p.b.batch_stride = StoredB(p).rows * p.b.ld;
+          Check(p);
+          p.alpha = 2;
+          p.beta = -1;
+          Check(p);
+        }
+      }
+    }
+  }
+}
+
+TEST(CpuDeviceTest, BatchesAndBroadcasts) {
+  Problem p = DenseProblem(DType::kF32, 6, 7, 8, 5);
+  p.beta = 3;
+  Check(p);
+  p.b.batch_stride = 0;
+  Check(p);
+  p.c.batch_stride = 0;
+  p.c.ld = 11;
+  Check(p);
+}
+
+TEST(CpuDeviceTest, DoesNotReadWhatItNeedNot) {
+  Problem p = DenseProblem(DType::kF32, 33, 17, 65);
+  p.beta = 0;
+  Check(p, 0, 0, kNaN);
+  p.alpha = 0;
+  Check(p, kNaN, kNaN, kNaN);
+  p.beta = 2;
+  Check(p, kNaN, kNaN, 0);
+  Problem no_k = DenseProblem(DType::kF64, 9, 4, 0);
+  Check(no_k);
+  no_k.beta = -2;
+  Check(no_k);
+}
+
+TEST(CpuDeviceTest, RefusesWhatCblasCannotCount) {
+  Problem p = DenseProblem(DType::kF32, 1, 1, int64_t{1} << 31);
+  const auto device = OpenCpuDevice();
+  Job job;
+  job.problem = p;
+  EXPECT_EQ(ReasonOf(device->Run(job)), Reason::kUnsupported);
+  const KernelExplanation explanation = device->Explain(p);
+  EXPECT_EQ(explanation.chosen, "");
+  EXPECT_NE(explanation.candidates[0].why_not.find("2147483647"), std::string::npos);
+}
+
+TEST(CpuDeviceTest, ExplainNamesTheKernelAndWhyNotTheOther) {
+  const auto device = OpenCpuDevice();
+  const KernelExplanation explanation = device->Explain(DenseProblem(DType::kF64, 2, 3, 4));
+  EXPECT_EQ(explanation.chosen, "cblas_f64");
+  ASSERT_EQ(explanation.candidates.size(), 2u);
+  EXPECT_NE(explanation.candidates[0].why_not, "");
+}
+
+}  // namespace
+}  // namespace gemm

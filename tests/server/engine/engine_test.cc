@@ -1,0 +1,248 @@
+#include "server/engine/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <thread>
+
+#include "absl/synchronization/notification.h"
+#include "server/reason.h"
+#include "tests/server/engine/puppet_device.h"
+
+namespace gemm {
+namespace {
+
+class FakeClock final : public Clock {
+ public:
+  absl::Time Now() const override { return absl::FromUnixMicros(microseconds_); }
+  void Advance(absl::Duration duration) { microseconds_ += absl::ToInt64Microseconds(duration); }
+
+ private:
+  std::atomic<int64_t> microseconds_{1'000'000};
+};
+
+class CountingObserver final : public EngineObserver {
+ public:
+  void OnFinished(const Job&, const absl::Status&) override { ++finished; }
+  void OnDropped(const Job&, const absl::Status&) override { ++dropped; }
+  void OnDeviceLost(const DeviceDescription&) override { ++lost; }
+
+  std::atomic<int> finished{0};
+  std::atomic<int> dropped{0};
+  std::atomic<int> lost{0};
+};
+
+struct Outcome {
+  absl::Status status;
+  std::unique_ptr<Job> job;
+};
+
+class EngineTest : public testing::Test {
+ protected:
+  PuppetDevice& AddDevice() {
+    devices_.push_back(std::make_unique<PuppetDevice>(static_cast<int>(devices_.size())));
+    return static_cast<PuppetDevice&>(*devices_.back());
+  }
+
+  void Start() {
+    engine_ = std::make_unique<Engine>(options_, std::move(devices_), clock_, observer_);
+  }
+
+  std::unique_ptr<Job> MakeJob(int64_t size = 4) {
+    auto job = std::make_unique<Job>();
+    job->problem = DenseProblem(DType::kF32, size, size, size);
+    job->cancel = std::make_shared<CancelToken>();
+    return job;
+  }
+
+  std::future<Outcome> Submit(std::unique_ptr<Job> job) {
+    auto promise = std::make_shared<std::promise<Outcome>>();
+    std::future<Outcome> future = promise->get_future();
+    job->done = [promise](absl::Status status, std::unique_ptr<Job> done) {
+      promise->set_value({std::move(status), std::move(done)});
+    };
+    engine_->Submit(std::move(job));
+    return future;
+  }
+
+  EngineOptions options_;
+  FakeClock clock_;
+  CountingObserver observer_;
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_F(EngineTest, RunsAJobAndReports) {
+  AddDevice();
+  Start();
+  const Outcome outcome = Submit(MakeJob()).get();
+  EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+  EXPECT_EQ(outcome.job->report.kernel, "puppet");
+  EXPECT_EQ(observer_.finished, 1);
+}
+
+TEST_F(EngineTest, AnEmptyResultNeedsNoDevice) {
+  PuppetDevice& device = AddDevice();
+  Start();
+  auto job = MakeJob();
+  job->problem = DenseProblem(DType::kF32, 0, 5, 7);
+  EXPECT_TRUE(Submit(std::move(job)).get().status.ok());
+  EXPECT_EQ(device.runs(), 0);
+}
+
+// Holds the device until told to go on.
+class HeldEngineTest : public EngineTest {
+ protected:
+  HeldEngineTest() {
+    AddDevice().on_run = [this](Job&) {
+      if (!started_.HasBeenNotified()) started_.Notify();
+      release_.WaitForNotification();
+      return absl::OkStatus();
+    };
+  }
+  ~HeldEngineTest() override {
+    if (!release_.HasBeenNotified()) release_.Notify();
+    engine_.reset();  // before what on_run waits for
+  }
+
+  // Submits a job that occupies the device.
+  std::future<Outcome> Occupy() {
+    std::future<Outcome> future = Submit(MakeJob());
+    started_.WaitForNotification();
+    return future;
+  }
+
+  absl::Notification started_;
+  absl::Notification release_;
+};
+
+TEST_F(HeldEngineTest, ADeadlineThatPassesInTheQueueNeverReachesTheDevice) {
+  Start();
+  auto first = Occupy();
+  auto job = MakeJob();
+  job->deadline = clock_.Now() + absl::Milliseconds(5);
+  auto late = Submit(std::move(job));
+  clock_.Advance(absl::Milliseconds(5));
+  release_.Notify();
+  EXPECT_TRUE(first.get().status.ok());
+  const Outcome outcome = late.get();
+  EXPECT_EQ(outcome.status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(ReasonOf(outcome.status), Reason::kDeadlinePassed);
+  EXPECT_EQ(outcome.job->report.queue, absl::Milliseconds(5));
+  EXPECT_EQ(observer_.dropped, 1);
+  EXPECT_EQ(observer_.finished, 1);
+}
+
+TEST_F(HeldEngineTest, ACallerThatHasGoneIsDropped) {
+  Start();
+  auto first = Occupy();
+  auto job = MakeJob();
+  auto cancel = job->cancel;
+  auto gone = Submit(std::move(job));
+  cancel->Cancel();
+  release_.Notify();
+  EXPECT_EQ(gone.get().status.code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(first.get().status.ok());
+}
+
+TEST_F(HeldEngineTest, AFullQueueRefusesAtOnceAndSaysWhy) {
+  options_.queue.problems = 2;
+  Start();
+  auto first = Occupy();
+  auto second = Submit(MakeJob());
+  auto third = Submit(MakeJob());
+  const Outcome refused = Submit(MakeJob()).get();  // would hang if it were queued
+  EXPECT_EQ(refused.status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ReasonOf(refused.status), Reason::kQueueFull);
+  EXPECT_NE(refused.job, nullptr);
+  EXPECT_EQ(engine_->queued_problems(), 2u);
+  release_.Notify();
+  EXPECT_TRUE(second.get().status.ok());
+  EXPECT_TRUE(third.get().status.ok());
+}
+
+TEST_F(HeldEngineTest, DrainFinishesWhatIsQueuedAndRefusesWhatComes) {
+  Start();
+  auto first = Occupy();
+  auto second = Submit(MakeJob());
+  std::thread drain([this] { engine_->Drain(); });
+  Outcome refused;
+  do {  // until the drain has begun
+    auto late = Submit(MakeJob());
+    if (late.wait_for(std::chrono::milliseconds(1)) == std::future_status::ready) {
+      refused = late.get();
+      break;
+    }
+  } while (true);
+  EXPECT_EQ(ReasonOf(refused.status), Reason::kDraining);
+  release_.Notify();
+  drain.join();
+  EXPECT_TRUE(first.get().status.ok());
+  EXPECT_TRUE(second.get().status.ok());
+}
+
+TEST_F(EngineTest, AnErrorFailsOneJobAlone) {
+  AddDevice().on_run = [](Job& job) {
+    return job.problem.m == 5 ? ErrorWithReason(Reason::kMemoryFull, "no room") : absl::OkStatus();
+  };
+  Start();
+  EXPECT_EQ(Submit(MakeJob(5)).get().status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(Submit(MakeJob()).get().status.ok());
+  EXPECT_TRUE(engine_->healthy());
+}
+
+TEST_F(EngineTest, ALostDeviceIsRoutedAround) {
+  PuppetDevice& dying = AddDevice();
+  AddDevice();
+  dying.on_run = [&dying](Job&) {
+    dying.Lose();
+    return ErrorWithReason(Reason::kDeviceFailed, "illegal address");
+  };
+  Start();
+  int failures = 0;
+  for (int i = 0; i < 50; ++i) failures += !Submit(MakeJob()).get().status.ok();
+  EXPECT_LE(failures, 1);  // which worker takes a job is up to the scheduler
+  EXPECT_EQ(observer_.lost, failures);
+  EXPECT_TRUE(engine_->healthy());
+}
+
+TEST_F(EngineTest, WithNoDeviceLeftEveryJobIsAnswered) {
+  PuppetDevice& dying = AddDevice();
+  dying.on_run = [&dying](Job&) {
+    dying.Lose();
+    return ErrorWithReason(Reason::kDeviceFailed, "device lost");
+  };
+  Start();
+  EXPECT_EQ(Submit(MakeJob()).get().status.code(), absl::StatusCode::kInternal);
+  EXPECT_FALSE(engine_->healthy());
+  const Outcome outcome = Submit(MakeJob()).get();
+  EXPECT_EQ(ReasonOf(outcome.status), Reason::kDeviceLost);
+  EXPECT_EQ(dying.runs(), 1);
+}
+
+TEST_F(EngineTest, ManyCallersAreAllAnsweredOnce) {
+  AddDevice();
+  AddDevice();
+  options_.queue.problems = 16;
+  Start();
+  std::atomic<int> answered{0};
+  std::vector<std::thread> callers;
+  for (int t = 0; t < 4; ++t) {
+    callers.emplace_back([&] {
+      for (int i = 0; i < 500; ++i) {
+        auto job = MakeJob();
+        if (i % 7 == 0) job->cancel->Cancel();
+        job->done = [&answered](absl::Status, std::unique_ptr<Job>) { ++answered; };
+        engine_->Submit(std::move(job));
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  engine_->Drain();
+  EXPECT_EQ(answered, 2000);
+}
+
+}  // namespace
+}  // namespace gemm

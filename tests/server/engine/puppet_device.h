@@ -1,0 +1,51 @@
+// A device that does what a test tells it: waits, fails, dies.
+
+#ifndef GEMMD_TESTS_SERVER_ENGINE_PUPPET_DEVICE_H_
+#define GEMMD_TESTS_SERVER_ENGINE_PUPPET_DEVICE_H_
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/engine/device.h"
+
+namespace gemm {
+
+class PuppetDevice final : public Device {
+ public:
+  explicit PuppetDevice(int index = 0) {
+    description_.index = index;
+    description_.name = "puppet";
+    description_.kind = "puppet";
+  }
+
+  // What Run does, on the worker's thread. Set before the engine starts.
+  std::function<absl::Status(Job&)> on_run = [](Job&) { return absl::OkStatus(); };
+  void Lose() { lost_ = true; }
+  int runs() const { return runs_; }
+
+  const DeviceDescription& description() const override { return description_; }
+  const std::vector<std::string>& kernel_names() const override { return kernel_names_; }
+  HostMemory& host_memory() override { return memory_; }
+  bool lost() const override { return lost_; }
+  KernelExplanation Explain(const Problem&) const override { return {"puppet", "only one", {}}; }
+
+  absl::Status Run(Job& job) override {
+    ++runs_;
+    job.report.kernel = "puppet";
+    return on_run(job);
+  }
+
+ private:
+  DeviceDescription description_;
+  std::vector<std::string> kernel_names_{"puppet"};
+  PageableMemory memory_;
+  std::atomic<bool> lost_{false};
+  std::atomic<int> runs_{0};
+};
+
+}  // namespace gemm
+
+#endif  // GEMMD_TESTS_SERVER_ENGINE_PUPPET_DEVICE_H_
