@@ -1,0 +1,480 @@
+#include "server/options.h"
+
+#include <arpa/inet.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <set>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+
+namespace gemm {
+namespace {
+
+constexpr uint64_t kKiB = uint64_t{1} << 10;
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr uint64_t kTiB = uint64_t{1} << 40;
+constexpr char kEnvironmentPrefix[] = "GEMMD_";
+
+constexpr char kFooter[] = R"(
+Sizes are written 64MiB, durations 200us. Each flag can also be set by an environment variable,
+--message-limit by GEMMD_MESSAGE_LIMIT, or in the file of --config by its name (message-limit =
+"64MiB"). A flag wins over the environment, which wins over the file.
+
+Exit status: 0 drained after SIGTERM or SIGINT; 1 start-up failed (port in use, no usable device);
+2 wrong options; 3 the last device was lost, start again; 128 + N stopped at once by a second
+signal N.)";
+
+// How the values of one kind of option are read and written.
+template <typename T>
+struct Kind {
+  std::string type;  // in --help
+  std::function<absl::StatusOr<T>(const std::string&)> parse;
+  std::function<std::string(const T&)> format;
+};
+
+std::string FormatSize(uint64_t bytes) {
+  constexpr const char* kUnits[] = {"", "KiB", "MiB", "GiB", "TiB"};
+  size_t unit = 0;
+  while (bytes != 0 && bytes % 1024 == 0 && unit + 1 < std::size(kUnits)) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return absl::StrCat(bytes, kUnits[unit]);
+}
+
+template <typename T>
+absl::Status CheckRange(const T& value, const T& min, const T& max, const std::string& text,
+                        const std::function<std::string(const T&)>& format) {
+  if (min <= value && value <= max) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("must be from ", format(min), " to ", format(max), ", not ", text));
+}
+
+std::optional<uint64_t> ParseSize(std::string text) {
+  if (text.empty() || !absl::ascii_isdigit(text.front())) return std::nullopt;
+  static const CLI::AsSizeValue as_size(/*kb_is_1000=*/false);
+  try {
+    as_size(text);
+  } catch (const CLI::Error&) {
+    return std::nullopt;
+  }
+  uint64_t bytes = 0;
+  if (!absl::SimpleAtoi(text, &bytes)) return std::nullopt;
+  return bytes;
+}
+
+Kind<uint64_t> Size(uint64_t min, uint64_t max = 64 * kTiB) {
+  const auto parse = [min, max](const std::string& text) -> absl::StatusOr<uint64_t> {
+    const std::optional<uint64_t> bytes = ParseSize(text);
+    if (!bytes.has_value()) {
+      return absl::InvalidArgumentError(absl::StrCat("\"", text, "\" is not a size such as 64MiB"));
+    }
+    const absl::Status in_range = CheckRange<uint64_t>(*bytes, min, max, text, FormatSize);
+    if (!in_range.ok()) return in_range;
+    return *bytes;
+  };
+  return {"SIZE", parse, FormatSize};
+}
+
+std::string FormatDuration(const absl::Duration& duration) {
+  return duration == absl::ZeroDuration() ? "0s" : absl::FormatDuration(duration);
+}
+
+Kind<absl::Duration> Duration(absl::Duration max) {
+  const auto parse = [max](const std::string& text) -> absl::StatusOr<absl::Duration> {
+    absl::Duration duration;
+    if (!absl::ParseDuration(text, &duration)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("\"", text, "\" is not a duration such as 30s or 200us"));
+    }
+    const absl::Status in_range =
+        CheckRange<absl::Duration>(duration, absl::ZeroDuration(), max, text, FormatDuration);
+    if (!in_range.ok()) return in_range;
+    return duration;
+  };
+  return {"DURATION", parse, FormatDuration};
+}
+
+template <typename T>
+Kind<T> Count(T min, T max) {
+  const auto format = [](const T& value) { return absl::StrCat(value); };
+  const auto parse = [=](const std::string& text) -> absl::StatusOr<T> {
+    T value = 0;
+    if (!absl::SimpleAtoi(text, &value)) {
+      return absl::InvalidArgumentError(absl::StrCat("\"", text, "\" is not a whole number from ",
+                                                     format(min), " to ", format(max)));
+    }
+    const absl::Status in_range = CheckRange<T>(value, min, max, text, format);
+    if (!in_range.ok()) return in_range;
+    return value;
+  };
+  return {"COUNT", parse, format};
+}
+
+template <typename T>
+Kind<T> OneOf(std::vector<std::pair<std::string, T>> choices) {
+  std::vector<std::string> names;
+  for (const auto& choice : choices) names.push_back(choice.first);
+  const std::string list = absl::StrJoin(names, "|");
+  const auto parse = [choices, list](const std::string& text) -> absl::StatusOr<T> {
+    for (const auto& [name, value] : choices) {
+      if (name == text) return value;
+    }
+    return absl::InvalidArgumentError(absl::StrCat("must be one of ", list, ", not ", text));
+  };
+  const auto format = [choices](const T& value) {
+    for (const auto& [name, choice] : choices) {
+      if (choice == value) return name;
+    }
+    return std::string();
+  };
+  return {list, parse, format};
+}
+
+std::string FormatText(const std::string& text) { return text; }
+
+Kind<std::string> Text() {
+  return {"NAME", [](const std::string& text) -> absl::StatusOr<std::string> { return text; },
+          FormatText};
+}
+
+Kind<std::string> Address(bool may_be_empty) {
+  const auto parse = [may_be_empty](const std::string& text) -> absl::StatusOr<std::string> {
+    if (text.empty() && may_be_empty) return text;
+    if (const auto address = ParseHostPort(text); !address.ok()) return address.status();
+    return text;
+  };
+  return {"HOST:PORT", parse, FormatText};
+}
+
+bool IsLoopback(const std::string& host) {
+  if (host == "localhost") return true;
+  in_addr v4{};
+  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == 127;
+  in6_addr v6{};
+  return inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
+// The flags of gemmd, bound to the fields of an Options.
+class Flags {
+ public:
+  explicit Flags(Options& options);
+
+  CLI::App& app() { return app_; }
+  std::vector<std::pair<std::string, std::string>> Changed() const;
+
+  bool IsSwitch(const std::string& flag) const { return switches_.contains(flag); }
+
+ private:
+  template <typename T>
+  void Add(const std::string& flag, T& field, Kind<T> kind, const std::string& help);
+  void AddSwitch(const std::string& flag, bool& field, const std::string& help);
+
+  CLI::App app_{"Multiplies matrices on NVIDIA GPUs, as a gRPC service.", "gemmd"};
+  std::string group_;
+  std::set<std::string> switches_;
+  struct Entry {
+    std::string flag;
+    std::string default_text;
+    std::function<std::string()> text;
+  };
+  std::vector<Entry> entries_;
+};
+
+Flags::Flags(Options& options) {
+  app_.footer(kFooter);
+  app_.set_version_flag("--version", std::string(), "Print the version and exit");
+  app_.set_config("--config", "", "File of options, TOML or INI")->type_name("FILE");
+  app_.allow_config_extras(CLI::config_extras_mode::error);
+
+  group_ = "What the server does";
+  Add("--listen", options.listen, Address(/*may_be_empty=*/false),
+      "Address of gRPC; port 0 picks a free one");
+  AddSwitch("--insecure", options.insecure,
+            "Listen where other machines can reach it, without encryption or authentication");
+  Add("--metrics-listen", options.metrics_listen, Address(/*may_be_empty=*/true),
+      "Address of the Prometheus page /metrics; port 0 picks a free one, empty means none");
+  Add("--device", options.device,
+      OneOf<DeviceChoice>({{"auto", DeviceChoice::kAuto},
+                           {"cuda", DeviceChoice::kCuda},
+                           {"cpu", DeviceChoice::kCpu}}),
+      "Where to compute; auto takes the CPU only where there is no NVIDIA device at all");
+  Add("--force-kernel", options.force_kernel, Text(),
+      "Full name of the only kernel to use, for measurements");
+  Add("--drain-window", options.drain_window, Duration(absl::Hours(1)),
+      "On SIGTERM, keep taking calls for so long while health says NOT_SERVING");
+  Add("--drain-timeout", options.drain_timeout, Duration(absl::Hours(24)),
+      "After that, cancel calls that are still running when so long has passed");
+  AddSwitch("--reflection", options.reflection, "Serve gRPC reflection");
+  Add("--log-level", options.log_level,
+      OneOf<LogLevel>({{"debug", LogLevel::kDebug},
+                       {"info", LogLevel::kInfo},
+                       {"warning", LogLevel::kWarning},
+                       {"error", LogLevel::kError}}),
+      "Least important records to write; debug has one for each call");
+  Add("--log-format", options.log_format,
+      OneOf<LogFormat>({{"text", LogFormat::kText}, {"json", LogFormat::kJson}}),
+      "Format of the log on standard error");
+  Add("--slow-call", options.slow_call, Duration(absl::Hours(24)),
+      "Log calls that take at least so long as warnings");
+
+  group_ = "How much it may take";
+  Add("--message-limit", options.message_limit_bytes,
+      Size(kKiB, std::numeric_limits<int32_t>::max()), "Largest request, and largest reply");
+  Add("--admission-budget", options.admission_budget_bytes, Size(kKiB),
+      "Bytes of requests on their way in at once; more wait unread");
+  Add("--admission-line", options.admission_line, Count<int>(0, 1'000'000),
+      "Calls that may wait for admission; more are refused");
+  Add("--host-memory", options.host_memory_bytes, Size(kMiB),
+      "Host memory for operands and results, page-locked for a GPU");
+  Add("--queue-problems", options.queue_problems, Count<uint64_t>(1, 1'000'000),
+      "Products that may wait for a device; more are refused");
+  Add("--queue-bytes", options.queue_bytes, Size(kKiB), "Host memory that those may hold");
+  Add("--executor-threads", options.executor_threads, Count<int>(0, 1024),
+      "Threads for decoding and replies; 0: one for each two cores, at least 2");
+}
+
+template <typename T>
+void Flags::Add(const std::string& flag, T& field, Kind<T> kind, const std::string& help) {
+  const std::string default_text = kind.format(field);
+  const auto parse = kind.parse;
+  const auto check = [parse](const std::string& text) {
+    return std::string(parse(text).status().message());
+  };
+  app_.add_option_function<std::string>(
+          flag, [&field, parse](const std::string& text) { field = *parse(text); }, help)
+      ->check(CLI::Validator(check, ""))
+      ->type_name(kind.type)
+      ->default_str(default_text)
+      ->group(group_);
+  entries_.push_back(
+      {flag, default_text, [&field, format = kind.format] { return format(field); }});
+}
+
+void Flags::AddSwitch(const std::string& flag, bool& field, const std::string& help) {
+  app_.add_flag(flag, field, help)->group(group_);
+  switches_.insert(flag);
+  entries_.push_back({flag, "false", [&field] { return field ? "true" : "false"; }});
+}
+
+std::vector<std::pair<std::string, std::string>> Flags::Changed() const {
+  std::vector<std::pair<std::string, std::string>> changed;
+  for (const Entry& entry : entries_) {
+    if (std::string text = entry.text(); text != entry.default_text) {
+      changed.emplace_back(entry.flag.substr(2), std::move(text));
+    }
+  }
+  return changed;
+}
+
+std::string VariableOf(const std::string& flag) {
+  return kEnvironmentPrefix +
+         absl::AsciiStrToUpper(absl::StrReplaceAll(flag.substr(2), {{"-", "_"}}));
+}
+
+// Variables of our prefix that are none of the server's: the client's, the build's, and what
+// Kubernetes sets in every pod where a Service is called gemmd.
+bool IsForeign(const std::string& variable) {
+  static const std::set<std::string> foreign = {
+      "GEMMD_ADDRESS", "GEMMD_TOKEN_FILE", "GEMMD_CA_FILE",
+      "GEMMD_VERSION", "GEMMD_COMMIT",     "GEMMD_CUDA_ARCHITECTURES",
+      "GEMMD_CUDA",    "GEMMD_SANITIZE",   "GEMMD_TESTS",
+      "GEMMD_CCACHE",  "GEMMD_PORT"};
+  return foreign.contains(variable) || absl::StartsWith(variable, "GEMMD_PORT_") ||
+         absl::StartsWith(variable, "GEMMD_SERVICE_");
+}
+
+// Command line and environment in one list for CLI11, whose own support for variables would let
+// the file win over them.
+class Arguments {
+ public:
+  Arguments(int argc, const char* const* argv, const Flags& flags);
+
+  absl::Status AddEnvironment(const char* const* environment, Flags& flags,
+                              std::vector<std::string>& warnings);
+
+  std::vector<std::string> Reversed() const { return {list_.rbegin(), list_.rend()}; }
+
+  // What the operator wrote: the flag, the variable, or the key and the file.
+  std::string SourceOf(const std::string& flag, const std::string& config_file) const;
+
+ private:
+  std::vector<std::string> list_;
+  std::set<std::string> on_command_line_;
+  std::set<std::string> in_environment_;
+};
+
+Arguments::Arguments(int argc, const char* const* argv, const Flags& flags) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    const std::string flag = argument.substr(0, argument.find('='));
+    if (absl::StartsWith(flag, "--")) on_command_line_.insert(flag);
+    // CLI11 would take the next argument for the value.
+    if (absl::EndsWith(argument, "=") && !flags.IsSwitch(flag)) {
+      list_.push_back(flag);
+      list_.emplace_back();
+    } else {
+      list_.push_back(argument);
+    }
+  }
+}
+
+absl::Status Arguments::AddEnvironment(const char* const* environment, Flags& flags,
+                                       std::vector<std::string>& warnings) {
+  for (; environment != nullptr && *environment != nullptr; ++environment) {
+    const std::string entry = *environment;
+    const size_t equals = entry.find('=');
+    if (!absl::StartsWith(entry, kEnvironmentPrefix) || equals == std::string::npos) continue;
+    const std::string variable = entry.substr(0, equals);
+    const std::string value = entry.substr(equals + 1);
+    if (IsForeign(variable)) continue;
+
+    const std::string flag =
+        "--" + absl::AsciiStrToLower(absl::StrReplaceAll(
+                   variable.substr(sizeof(kEnvironmentPrefix) - 1), {{"_", "-"}}));
+    const bool known = flag != "--help" && VariableOf(flag) == variable &&
+                       flags.app().get_option_no_throw(flag) != nullptr;
+    if (!known) {
+      warnings.push_back(absl::StrCat(variable, " is not an option of gemmd and has no effect"));
+      continue;
+    }
+    if (on_command_line_.contains(flag)) continue;
+    in_environment_.insert(flag);
+    if (flags.IsSwitch(flag)) {
+      if (value.empty()) {
+        return absl::InvalidArgumentError(absl::StrCat(variable, ": must be true or false"));
+      }
+      list_.insert(list_.begin(), absl::StrCat(flag, "=", value));
+    } else {
+      list_.insert(list_.begin(), {flag, value});
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::string Arguments::SourceOf(const std::string& flag, const std::string& config_file) const {
+  if (on_command_line_.contains(flag)) return flag;
+  if (in_environment_.contains(flag)) return VariableOf(flag);
+  return absl::StrCat(config_file, ": ", flag.substr(2));
+}
+
+// CLI11's text, with the option named as the operator wrote it, in one line.
+absl::Status ToStatus(const CLI::ParseError& error, CLI::App& app, const Arguments& arguments) {
+  constexpr char kUnknownKey[] = "INI was not able to parse ";
+  constexpr char kNotABool[] = "Could not convert: ";  // the rest: "--insecure = maybe"
+  const std::vector<std::string>& config = app.get_config_ptr()->results();
+  const std::string config_file = config.empty() ? "" : config.front();
+  std::string text = error.what();
+  if (absl::StartsWith(text, kUnknownKey)) {
+    text = absl::StrCat(config_file, ": ", text.substr(sizeof(kUnknownKey) - 1),
+                        " is not an option of gemmd");
+  } else if (absl::StartsWith(text, kNotABool)) {
+    const std::string flag =
+        text.substr(sizeof(kNotABool) - 1, text.find(" =") - sizeof(kNotABool) + 1);
+    text = absl::StrCat(arguments.SourceOf(flag, config_file), ": must be true or false");
+  } else if (error.get_name() == "FileError") {
+    text = absl::StrCat(arguments.SourceOf("--config", ""), ": ", text);
+  } else if (const size_t end = text.find(':');
+             absl::StartsWith(text, "--") && end != std::string::npos) {
+    const std::string flag = text.substr(0, end);
+    const std::string source = arguments.SourceOf(flag, config_file);
+    text = error.get_name() == "ArgumentMismatch" && absl::StrContains(text, "received")
+               ? absl::StrCat(source, ": is given more than once")
+               : absl::StrCat(source, text.substr(end));
+  }
+  return absl::InvalidArgumentError(absl::StrReplaceAll(text, {{"\n", " "}}));
+}
+
+// Limits that two options set on each other.
+absl::Status CheckTogether(const Options& options) {
+  const HostPort grpc = *ParseHostPort(options.listen);
+  if (!options.insecure && !IsLoopback(grpc.host)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--listen: ", options.listen,
+        " can be reached from other machines, and this version has neither TLS nor "
+        "authentication: add --insecure if every peer is trusted, or listen on 127.0.0.1"));
+  }
+  if (!options.metrics_listen.empty() && grpc.port != 0) {
+    const HostPort metrics = *ParseHostPort(options.metrics_listen);
+    if (metrics.port == grpc.port && metrics.host == grpc.host) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--metrics-listen and --listen are both ", options.listen));
+    }
+  }
+  if (options.admission_budget_bytes < options.message_limit_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--admission-budget (", FormatSize(options.admission_budget_bytes),
+        ") must be at least --message-limit (", FormatSize(options.message_limit_bytes), ")"));
+  }
+  if (options.host_memory_bytes < 2 * options.message_limit_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--host-memory (", FormatSize(options.host_memory_bytes),
+                     ") must be at least twice --message-limit (",
+                     FormatSize(options.message_limit_bytes), "), for a request and its reply"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ParsedOptions> ParseOptions(int argc, const char* const* argv,
+                                           const char* const* environment) {
+  ParsedOptions parsed;
+  Flags flags(parsed.options);
+  Arguments arguments(argc, argv, flags);
+  absl::Status status = arguments.AddEnvironment(environment, flags, parsed.warnings);
+  if (!status.ok()) return status;
+  try {
+    flags.app().parse(arguments.Reversed());
+  } catch (const CLI::CallForHelp&) {
+    parsed.outcome = ParsedOptions::Outcome::kHelp;
+    parsed.help = flags.app().help();
+    return parsed;
+  } catch (const CLI::CallForVersion&) {
+    parsed.outcome = ParsedOptions::Outcome::kVersion;
+    return parsed;
+  } catch (const CLI::ParseError& error) {
+    return ToStatus(error, flags.app(), arguments);
+  }
+  status = CheckTogether(parsed.options);
+  if (!status.ok()) return status;
+  parsed.changed = flags.Changed();
+  return parsed;
+}
+
+absl::StatusOr<HostPort> ParseHostPort(std::string_view address) {
+  const std::string text(address);
+  const size_t colon = text.rfind(':');
+  HostPort result;
+  if (colon != std::string::npos) result.host = text.substr(0, colon);
+  const bool bracketed =
+      result.host.size() > 2 && result.host.front() == '[' && result.host.back() == ']';
+  if (bracketed) result.host = result.host.substr(1, result.host.size() - 2);
+  const std::string port = colon == std::string::npos ? "" : text.substr(colon + 1);
+  const bool well_formed = !result.host.empty() &&
+                           result.host.find_first_of("[]/") == std::string::npos &&
+                           bracketed == absl::StrContains(result.host, ":") && !port.empty() &&
+                           std::all_of(port.begin(), port.end(), absl::ascii_isdigit) &&
+                           absl::SimpleAtoi(port, &result.port) && result.port <= 65535;
+  if (!well_formed) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "\"", text, "\" is not host:port such as 127.0.0.1:50051 or [::1]:50051, port 0 to 65535"));
+  }
+  return result;
+}
+
+std::string ToString(const HostPort& address) {
+  const bool v6 = absl::StrContains(address.host, ":");
+  return absl::StrCat(v6 ? "[" : "", address.host, v6 ? "]:" : ":", address.port);
+}
+
+}  // namespace gemm

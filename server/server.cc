@@ -1,0 +1,359 @@
+#include "server/server.h"
+
+#include <prometheus/exposer.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <mutex>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "server/engine/cpu_device.h"
+#include "server/engine/engine.h"
+#include "server/rpc/rpc_server.h"
+#include "server/telemetry/logging.h"
+#include "server/telemetry/metrics.h"
+#if GEMMD_WITH_CUDA
+#include "server/engine/cuda_device.h"
+#endif
+
+namespace gemm {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Devices = std::vector<std::unique_ptr<Device>>;
+
+// Calls in flight on a lost device fail at once, so that this is for sending the replies.
+constexpr absl::Duration kDeviceLostDrain = absl::Seconds(5);
+
+std::string FirstWord(const fs::path& file) {
+  std::ifstream stream(file);
+  std::string word;
+  stream >> word;
+  return word;
+}
+
+std::vector<fs::path> List(const fs::path& folder) {
+  std::vector<fs::path> paths;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    paths.push_back(it->path());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+absl::StatusOr<Devices> OpenCpu(const std::string& force_kernel) {
+  Devices devices;
+  devices.push_back(OpenCpuDevice());
+  const std::vector<std::string>& kernels = devices.front()->kernel_names();
+  if (!force_kernel.empty() && (kernels.size() > 1 || kernels.front() != force_kernel)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--force-kernel: the CPU has one kernel for each type and no choice (",
+                     absl::StrJoin(kernels, ", "), ")"));
+  }
+  return devices;
+}
+
+absl::StatusOr<Devices> OpenGpus([[maybe_unused]] const std::string& force_kernel) {
+#if GEMMD_WITH_CUDA
+  return OpenCudaDevices(force_kernel);
+#else
+  return absl::FailedPreconditionError("this gemmd was built without CUDA");
+#endif
+}
+
+absl::StatusOr<Devices> OpenDevices(const Options& options) {
+  if (options.device == DeviceChoice::kCpu) return OpenCpu(options.force_kernel);
+  absl::StatusOr<Devices> gpus = OpenGpus(options.force_kernel);
+  if (gpus.ok() || absl::IsInvalidArgument(gpus.status())) return gpus;
+
+  const std::vector<std::string> found = FindNvidiaHardware();
+  if (options.device == DeviceChoice::kAuto && found.empty()) {
+    Log(LogLevel::kInfo, "no NVIDIA device on this machine, computing on the CPU");
+    return OpenCpu(options.force_kernel);
+  }
+  std::string text = absl::StrCat(std::string(gpus.status().message()), "; found ",
+                                  found.empty() ? "no NVIDIA device" : absl::StrJoin(found, ", "));
+  const bool has_node = std::any_of(found.begin(), found.end(), [](const std::string& what) {
+    return absl::StartsWith(what, "/dev/");
+  });
+  if (!found.empty() && !has_node) {
+    absl::StrAppend(&text,
+                    ", but no /dev/nvidia*: a container needs --gpus all, a host the driver");
+  }
+  absl::StrAppend(&text, "; --device=cpu computes on the CPU");
+  return absl::FailedPreconditionError(text);
+}
+
+// Label values for metrics: a kernel's name begins with its family's.
+std::vector<std::string> KernelFamilies(const Devices& devices) {
+#if GEMMD_WITH_CUDA
+  if (devices.front()->description().kind == "cuda") return CudaKernelFamilies();
+#endif
+  std::vector<std::string> families;
+  for (const std::string& kernel : devices.front()->kernel_names()) {
+    std::string family = kernel.substr(0, kernel.find('_'));
+    if (std::find(families.begin(), families.end(), family) == families.end()) {
+      families.push_back(std::move(family));
+    }
+  }
+  return families;
+}
+
+// Forwards to the metrics and tells of lost devices.
+class Observer final : public EngineObserver {
+ public:
+  Observer(Metrics& metrics, std::function<void()> device_lost)
+      : metrics_(metrics), device_lost_(std::move(device_lost)) {}
+
+  void OnFinished(const Job& job, const absl::Status& status) override {
+    metrics_.OnFinished(job, status);
+  }
+  void OnDropped(const Job& job, const absl::Status& status) override {
+    metrics_.OnDropped(job, status);
+  }
+  void OnDeviceLost(const DeviceDescription& device) override {
+    metrics_.OnDeviceLost(device);
+    Log(LogLevel::kError, "device lost",
+        {{"device", device.index}, {"name", device.name}, {"uuid", device.uuid}});
+    device_lost_();
+  }
+
+ private:
+  Metrics& metrics_;
+  const std::function<void()> device_lost_;
+};
+
+// One product, all the way to the device and back: (1 2 3; 4 5 6) (1 2; 3 4; 5 6).
+absl::Status SelfTest(Engine& engine) {
+  constexpr float kA[] = {1, 2, 3, 4, 5, 6};
+  constexpr float kB[] = {1, 2, 3, 4, 5, 6};
+  constexpr float kD[] = {22, 28, 49, 64};
+
+  auto input = engine.AllocateHost(kOperandAlignment + sizeof(kB));
+  if (!input.ok()) return input.status();
+  auto output = engine.AllocateHost(sizeof(kD));
+  if (!output.ok()) return output.status();
+  auto job = std::make_unique<Job>();
+  job->problem = DenseProblem(DType::kF32, 2, 2, 3);
+  job->input = *std::move(input);
+  job->output = *std::move(output);
+  job->a = {0, sizeof(kA)};
+  job->b = {kOperandAlignment, sizeof(kB)};
+  std::memcpy(job->input.data() + job->a.offset_bytes, kA, sizeof(kA));
+  std::memcpy(job->input.data() + job->b.offset_bytes, kB, sizeof(kB));
+
+  std::promise<absl::Status> promise;
+  std::future<absl::Status> result = promise.get_future();
+  job->done = [&promise, &kD](absl::Status status, std::unique_ptr<Job> done) {
+    if (status.ok() && std::memcmp(done->output.data(), kD, sizeof(kD)) != 0) {
+      status = absl::InternalError("the device computed a wrong product");
+    }
+    promise.set_value(std::move(status));
+  };
+  engine.Submit(std::move(job));
+  while (result.wait_for(std::chrono::seconds(30)) != std::future_status::ready) {
+    Log(LogLevel::kWarning, "still waiting for the first product");
+  }
+  return result.get();
+}
+
+absl::StatusOr<std::unique_ptr<prometheus::Exposer>> ExposeMetrics(const std::string& address,
+                                                                   const Metrics& metrics) {
+  try {
+    auto exposer = std::make_unique<prometheus::Exposer>(address);
+    for (const auto& collectable : metrics.collectables()) {
+      exposer->RegisterCollectable(collectable);
+    }
+    return exposer;
+  } catch (const std::exception&) {  // its text says nothing of the address
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot listen on ", address,
+                     ": the address is in use, or not one of this machine (--metrics-listen)"));
+  }
+}
+
+std::string WithPort(const std::string& listen, int port) {
+  HostPort address = *ParseHostPort(listen);
+  address.port = port;
+  return ToString(address);
+}
+
+class ServerImpl final : public Server {
+ public:
+  explicit ServerImpl(const Options& options) : options_(options) {}
+  ~ServerImpl() override;
+
+  absl::Status Start();
+  End Run() override;
+  void RequestStop() override;
+
+ private:
+  void AddGauges();
+
+  const Options options_;
+  const SystemClock clock_;
+
+  // Set by Start, constant after it, in the order in which each needs those before it.
+  std::unique_ptr<Metrics> metrics_;
+  std::unique_ptr<Observer> observer_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<RpcServer> rpc_;
+  std::unique_ptr<prometheus::Exposer> exposer_;
+
+  std::mutex mutex_;
+  // State below is protected by mutex_.
+  std::condition_variable changed_;
+  bool stop_requested_ = false;
+  bool device_lost_ = false;  // one or more
+};
+
+ServerImpl::~ServerImpl() {
+  if (metrics_ != nullptr) metrics_->RemoveGauges();
+}
+
+absl::Status ServerImpl::Start() {
+  absl::StatusOr<Devices> devices = OpenDevices(options_);
+  if (!devices.ok()) return devices.status();
+
+  MetricsOptions metrics_options{
+      std::string(Version()), std::string(Commit()), KernelFamilies(*devices), {}};
+  for (const auto& device : *devices) {
+    const DeviceDescription& description = device->description();
+    metrics_options.devices.push_back(description);
+    Log(LogLevel::kInfo, "device ready",
+        {{"device", description.index},
+         {"name", description.name},
+         {"uuid", description.uuid},
+         {"kind", description.kind},
+         {"memory_bytes", description.memory_bytes}});
+  }
+  metrics_ = std::make_unique<Metrics>(metrics_options);
+  observer_ = std::make_unique<Observer>(*metrics_, [this] {
+    const std::lock_guard lock(mutex_);
+    device_lost_ = true;
+    changed_.notify_all();
+  });
+  const EngineOptions engine_options{{options_.queue_problems, options_.queue_bytes},
+                                     options_.host_memory_bytes};
+  engine_ = std::make_unique<Engine>(engine_options, *std::move(devices), clock_, *observer_);
+  if (absl::Status status = SelfTest(*engine_); !status.ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the first product failed: ", std::string(status.message())));
+  }
+
+  const RpcOptions rpc_options{.listen_address = options_.listen,
+                               .message_limit_bytes = options_.message_limit_bytes,
+                               .admission_budget_bytes = options_.admission_budget_bytes,
+                               .admission_line_limit = options_.admission_line,
+                               .reflection = options_.reflection,
+                               .executor_threads = options_.executor_threads,
+                               .version = std::string(Version()),
+                               .commit = std::string(Commit())};
+  auto rpc = RpcServer::Start(rpc_options, *engine_, *metrics_);
+  if (!rpc.ok()) return rpc.status();
+  rpc_ = *std::move(rpc);
+  AddGauges();
+
+  std::string metrics_address;
+  if (!options_.metrics_listen.empty()) {
+    auto exposer = ExposeMetrics(options_.metrics_listen, *metrics_);
+    if (!exposer.ok()) return exposer.status();
+    exposer_ = *std::move(exposer);
+    metrics_address = WithPort(options_.metrics_listen, exposer_->GetListeningPorts().front());
+  }
+
+  rpc_->SetServing(true);
+  Log(LogLevel::kInfo, "gemmd listening",
+      {{"grpc_address", WithPort(options_.listen, rpc_->port())},
+       {"metrics_address", metrics_address}});
+  return absl::OkStatus();
+}
+
+void ServerImpl::AddGauges() {
+  const auto number = [](uint64_t value) { return static_cast<double>(value); };
+  metrics_->SetGauges({
+      .queue_problems = [=, this] { return number(engine_->queued_problems()); },
+      .queue_bytes = [=, this] { return number(engine_->queued_bytes()); },
+      .host_memory_used_bytes = [=, this] { return number(engine_->host_memory_used_bytes()); },
+      .host_memory_budget_bytes = [=, this] { return number(engine_->host_memory_budget_bytes()); },
+      .admitted_bytes = [=, this] { return number(rpc_->admitted_bytes()); },
+      .admission_budget_bytes = [=, this] { return number(options_.admission_budget_bytes); },
+  });
+}
+
+Server::End ServerImpl::Run() {
+  bool stopped = false;
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock,
+                  [this] { return stop_requested_ || (device_lost_ && !engine_->healthy()); });
+    stopped = stop_requested_;
+  }
+  rpc_->SetServing(false);
+  if (!stopped) {
+    Log(LogLevel::kError, "no device is left that works, stopping");
+    rpc_->Refuse();
+    rpc_->Shutdown(absl::Now() + kDeviceLostDrain);
+    return End::kDeviceLost;
+  }
+
+  const absl::Time start = absl::Now();
+  Log(LogLevel::kInfo, "draining",
+      {{"window_seconds", absl::ToDoubleSeconds(options_.drain_window)},
+       {"timeout_seconds", absl::ToDoubleSeconds(options_.drain_timeout)}});
+  absl::SleepFor(options_.drain_window);
+  rpc_->Refuse();
+  rpc_->Shutdown(absl::Now() + options_.drain_timeout);
+  engine_->Drain();
+  Log(LogLevel::kInfo, "drained", {{"seconds", absl::ToDoubleSeconds(absl::Now() - start)}});
+  return End::kDrained;
+}
+
+void ServerImpl::RequestStop() {
+  const std::lock_guard lock(mutex_);
+  stop_requested_ = true;
+  changed_.notify_all();
+}
+
+}  // namespace
+
+std::string_view Version() { return GEMMD_VERSION; }
+std::string_view Commit() { return GEMMD_COMMIT; }
+
+std::vector<std::string> FindNvidiaHardware(const std::string& root) {
+  std::vector<std::string> found;
+  const fs::path top(root);
+  for (const fs::path& node : List(top / "dev")) {
+    const std::string name = node.filename().string();
+    if (absl::StartsWith(name, "nvidia")) found.push_back("/dev/" + name);
+  }
+  for (const fs::path& device : List(top / "sys/bus/pci/devices")) {
+    const bool is_display = absl::StartsWith(FirstWord(device / "class"), "0x03");
+    if (is_display && FirstWord(device / "vendor") == "0x10de") {
+      found.push_back("PCI device " + device.filename().string());
+    }
+  }
+  const std::string driver = FirstWord(top / "sys/module/nvidia/version");
+  if (!driver.empty() && !found.empty()) found.push_back("driver " + driver);
+  return found;
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options) {
+  auto server = std::make_unique<ServerImpl>(options);
+  if (absl::Status status = server->Start(); !status.ok()) return status;
+  return server;
+}
+
+}  // namespace gemm

@@ -1,0 +1,47 @@
+// The whole server: devices, engine, metrics page and gRPC, put together, watched and taken down.
+
+#ifndef GEMMD_SERVER_SERVER_H_
+#define GEMMD_SERVER_SERVER_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/options.h"
+
+namespace gemm {
+
+std::string_view Version();  // "0.1.0"
+std::string_view Commit();   // "unknown" when built outside a checkout
+
+// What there is of NVIDIA hardware below `root`, the file system's: device nodes, and display or
+// 3D controllers on PCI even where no driver has made nodes for them. Empty: none at all.
+std::vector<std::string> FindNvidiaHardware(const std::string& root = "/");
+
+class Server {
+ public:
+  enum class End { kDrained, kDeviceLost };
+
+  // Opens the devices, computes a small product to see that they work, listens, and says SERVING.
+  // Logs "gemmd listening" with the addresses. INVALID_ARGUMENT for options that cannot be met,
+  // FAILED_PRECONDITION for a machine that cannot run them: no usable device, an address in use.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const Options& options);
+
+  virtual ~Server() = default;
+
+  // Blocks until RequestStop or until no device is left that works, and takes the server down:
+  //   health says NOT_SERVING; serve on for drain_window; refuse new calls; wait for those in
+  //   flight, at most drain_timeout, and cancel what is left; finish what is queued.
+  // After kDeviceLost the process should end without destroying the server: a broken device may
+  // never return from a call.
+  virtual End Run() = 0;
+
+  // Thread-safe; may come before Run.
+  virtual void RequestStop() = 0;
+};
+
+}  // namespace gemm
+
+#endif  // GEMMD_SERVER_SERVER_H_

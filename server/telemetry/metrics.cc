@@ -1,0 +1,389 @@
+#include "server/telemetry/metrics.h"
+
+#include <prometheus/collectable.h>
+#include <prometheus/counter.h>
+#include <prometheus/family.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace gemm {
+namespace {
+
+using prometheus::Counter;
+using prometheus::Family;
+using prometheus::Gauge;
+using prometheus::Histogram;
+using prometheus::Labels;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+// From a tiny product's copy to an upload over a slow link, densest where requests spend their
+// time, so that a percentile read from them is off by less than half.
+const Histogram::BucketBoundaries kSecondsBuckets = {1e-6, 3e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4,
+                                                     1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1,  0.2,
+                                                     0.5,  1,    3,    10,   30,   100};
+const Histogram::BucketBoundaries kBatchBuckets = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
+
+struct MethodLabels {
+  const char* type;
+  const char* service;
+  const char* method;
+};
+
+// In the order of RpcMethod.
+constexpr std::array<MethodLabels, kRpcMethodCount> kMethods = {{
+    {"unary", "gemm.v1.GemmService", "Multiply"},
+    {"unary", "gemm.v1.GemmService", "Explain"},
+    {"unary", "gemm.v1.GemmService", "GetServerInfo"},
+    {"unary", "grpc.health.v1.Health", "Check"},
+    {"server_stream", "grpc.health.v1.Health", "Watch"},
+    {"unary", "unknown", "unknown"},  // never the caller's text: anyone could make up series
+}};
+static_assert(static_cast<int>(RpcMethod::kUnknown) == kRpcMethodCount - 1);
+
+constexpr std::array<std::string_view, 17> kGrpcCodes = {
+    "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
+    "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
+    "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
+    "DATA_LOSS", "UNAUTHENTICATED"};
+constexpr size_t kGrpcUnknown = 2;
+
+constexpr std::array<DType, 2> kDTypes = {DType::kF32, DType::kF64};
+
+size_t CodeIndex(int grpc_code) {
+  return grpc_code >= 0 && static_cast<size_t>(grpc_code) < kGrpcCodes.size()
+             ? static_cast<size_t>(grpc_code)
+             : kGrpcUnknown;
+}
+
+MetricFamily OneValue(std::string name, std::string help, MetricType type, double value) {
+  MetricFamily family{std::move(name), std::move(help), type, {}};
+  prometheus::ClientMetric& metric = family.metric.emplace_back();
+  (type == MetricType::Counter ? metric.counter.value : metric.gauge.value) = value;
+  return family;
+}
+
+// Standard process metrics, read from /proc when scraped. A value that cannot be read is left out.
+class ProcessMetrics final : public prometheus::Collectable {
+ public:
+  ProcessMetrics() : start_time_seconds_(StartTimeSeconds()) {}
+
+  std::vector<MetricFamily> Collect() const override {
+    std::vector<MetricFamily> families;
+    const auto add = [&families](const char* name, const char* help, MetricType type,
+                                 double value) {
+      if (value >= 0) families.push_back(OneValue(name, help, type, value));
+    };
+    add("process_resident_memory_bytes", "Resident memory.", MetricType::Gauge, ResidentBytes());
+    add("process_cpu_seconds_total", "User and system CPU time.", MetricType::Counter,
+        CpuSeconds());
+    add("process_start_time_seconds", "Start of the process since the epoch.", MetricType::Gauge,
+        start_time_seconds_);
+    add("process_open_fds", "Open file descriptors.", MetricType::Gauge, OpenFds());
+    add("process_max_fds", "Limit of open file descriptors.", MetricType::Gauge, MaxFds());
+    return families;
+  }
+
+ private:
+  static double ResidentBytes() {
+    std::ifstream statm("/proc/self/statm");
+    double total_pages = 0;
+    double resident_pages = 0;
+    if (!(statm >> total_pages >> resident_pages)) return -1;
+    return resident_pages * static_cast<double>(sysconf(_SC_PAGESIZE));
+  }
+
+  static double CpuSeconds() {
+    rusage usage{};
+    if (getrusage(RUSAGE_SELF, &usage) != 0) return -1;
+    const auto seconds = [](const timeval& t) {
+      return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+    };
+    return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+  }
+
+  static double StartTimeSeconds() {
+    // Field 22 of stat, in clock ticks since boot; the fields are counted from the end of the
+    // command's name, which may hold anything.
+    std::ifstream stat("/proc/self/stat");
+    std::string text;
+    std::getline(stat, text);
+    const size_t name_end = text.rfind(')');
+    if (name_end == std::string::npos) return -1;
+    std::istringstream fields(text.substr(name_end + 1));
+    std::string skipped;
+    for (int field = 3; field < 22; ++field) fields >> skipped;
+    double ticks = 0;
+    if (!(fields >> ticks)) return -1;
+
+    std::ifstream system_stat("/proc/stat");
+    for (std::string line; std::getline(system_stat, line);) {
+      std::istringstream words(line);
+      std::string key;
+      double boot_time = 0;
+      if (words >> key && key == "btime" && words >> boot_time) {
+        return boot_time + ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+      }
+    }
+    return -1;
+  }
+
+  static double OpenFds() {
+    std::error_code error;
+    double count = -1;  // the one that reads the directory
+    for (std::filesystem::directory_iterator it("/proc/self/fd", error), end; !error && it != end;
+         it.increment(error)) {
+      ++count;
+    }
+    return error ? -1 : count;
+  }
+
+  static double MaxFds() {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return -1;
+    return static_cast<double>(limit.rlim_cur);
+  }
+
+  const double start_time_seconds_;
+};
+
+// Reads Metrics::Gauges when scraped; zeros while there are none.
+class LiveGauges final : public prometheus::Collectable {
+ public:
+  void Set(Metrics::Gauges gauges) {
+    const std::lock_guard lock(mutex_);
+    gauges_ = std::move(gauges);
+  }
+
+  std::vector<MetricFamily> Collect() const override {
+    const std::lock_guard lock(mutex_);
+    const auto read = [](const std::function<double()>& gauge) { return gauge ? gauge() : 0; };
+    return {
+        OneValue("gemmd_queue_problems", "Problems waiting for a device.", MetricType::Gauge,
+                 read(gauges_.queue_problems)),
+        OneValue("gemmd_queue_bytes", "Host memory that waiting problems hold.", MetricType::Gauge,
+                 read(gauges_.queue_bytes)),
+        Pools("gemmd_budget_limit_bytes", "Configured size of a memory budget.",
+              read(gauges_.admission_budget_bytes), read(gauges_.host_memory_budget_bytes)),
+        Pools("gemmd_budget_used_bytes", "Bytes taken from a memory budget.",
+              read(gauges_.admitted_bytes), read(gauges_.host_memory_used_bytes)),
+    };
+  }
+
+ private:
+  static MetricFamily Pools(std::string name, std::string help, double admission, double host) {
+    MetricFamily family{std::move(name), std::move(help), MetricType::Gauge, {}};
+    for (const auto& [pool, value] : {std::pair("admission", admission), std::pair("host", host)}) {
+      prometheus::ClientMetric& metric = family.metric.emplace_back();
+      metric.label.push_back({"pool", pool});
+      metric.gauge.value = value;
+    }
+    return family;
+  }
+
+  mutable std::mutex mutex_;
+  Metrics::Gauges gauges_;  // protected by mutex_
+};
+
+}  // namespace
+
+std::string_view NameOf(Phase phase) {
+  constexpr std::array<std::string_view, kPhaseCount> kNames = {
+      "admit", "receive", "decode", "queue", "copy_in", "compute", "copy_out", "send"};
+  static_assert(static_cast<int>(Phase::kSend) == kPhaseCount - 1);
+  return kNames[static_cast<size_t>(phase)];
+}
+
+std::string_view GrpcCodeName(int grpc_code) { return kGrpcCodes[CodeIndex(grpc_code)]; }
+
+// Children, all added by the constructor: Family::Add takes a lock and hashes the labels.
+struct Metrics::Impl {
+  explicit Impl(const MetricsOptions& options);
+
+  Counter& LaunchesOf(std::string_view family, size_t dtype);
+
+  Family<Counter>& CounterFamily(const char* name, const char* help) {
+    return prometheus::BuildCounter().Name(name).Help(help).Register(*registry);
+  }
+  Family<Gauge>& GaugeFamily(const char* name, const char* help) {
+    return prometheus::BuildGauge().Name(name).Help(help).Register(*registry);
+  }
+  Family<Histogram>& HistogramFamily(const char* name, const char* help) {
+    return prometheus::BuildHistogram().Name(name).Help(help).Register(*registry);
+  }
+
+  const std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
+  const std::shared_ptr<LiveGauges> live_gauges = std::make_shared<LiveGauges>();
+  const std::shared_ptr<ProcessMetrics> process = std::make_shared<ProcessMetrics>();
+
+  std::array<Counter*, kRpcMethodCount> started;
+  std::array<std::array<Counter*, kGrpcCodes.size()>, kRpcMethodCount> handled;
+  std::array<Histogram*, kRpcMethodCount> handling_seconds;
+  std::array<Histogram*, kPhaseCount> phase_seconds;
+  std::array<Counter*, 2> bytes;  // by Direction
+  std::array<Counter*, kReasonCount> refused;
+  std::array<Counter*, kReasonCount> dropped;
+  std::map<std::string, std::array<Counter*, kDTypes.size()>, std::less<>> launches;  // by family
+  std::array<Counter*, kDTypes.size()> flops;
+  Histogram* batch_problems = nullptr;
+  std::map<int, Gauge*> device_lost;  // by device index
+};
+
+Metrics::Impl::Impl(const MetricsOptions& options) {
+  auto& started_family =
+      CounterFamily("grpc_server_started_total", "Calls whose headers have arrived.");
+  auto& handled_family = CounterFamily("grpc_server_handled_total", "Calls that have ended.");
+  auto& handling_family = HistogramFamily("grpc_server_handling_seconds",
+                                          "From a call's headers to its end, on the server.");
+  for (int i = 0; i < kRpcMethodCount; ++i) {
+    const Labels labels = {{"grpc_type", kMethods[i].type},
+                           {"grpc_service", kMethods[i].service},
+                           {"grpc_method", kMethods[i].method}};
+    started[i] = &started_family.Add(labels);
+    handling_seconds[i] = &handling_family.Add(labels, kSecondsBuckets);
+    for (size_t code = 0; code < kGrpcCodes.size(); ++code) {
+      Labels with_code = labels;
+      with_code["grpc_code"] = std::string(kGrpcCodes[code]);
+      handled[i][code] = &handled_family.Add(with_code);
+    }
+  }
+
+  auto& phase_family =
+      HistogramFamily("gemmd_phase_seconds", "Time that products spend in each phase.");
+  for (int i = 0; i < kPhaseCount; ++i) {
+    phase_seconds[i] =
+        &phase_family.Add({{"phase", std::string(NameOf(static_cast<Phase>(i)))}}, kSecondsBuckets);
+  }
+
+  auto& bytes_family = CounterFamily("gemmd_bytes_total", "Matrix bytes carried.");
+  bytes[static_cast<size_t>(Direction::kIn)] =
+      &bytes_family.Add({{"road", "inline"}, {"direction", "in"}});
+  bytes[static_cast<size_t>(Direction::kOut)] =
+      &bytes_family.Add({{"road", "inline"}, {"direction", "out"}});
+
+  auto& refused_family = CounterFamily("gemmd_refused_total", "Calls refused before the queue.");
+  auto& dropped_family =
+      CounterFamily("gemmd_dropped_total", "Products dropped from the queue before the device.");
+  for (int i = 0; i < kReasonCount; ++i) {
+    const Labels labels = {{"reason", std::string(NameOf(static_cast<Reason>(i)))}};
+    refused[i] = &refused_family.Add(labels);
+    dropped[i] = &dropped_family.Add(labels);
+  }
+
+  auto& launches_family = CounterFamily("gemmd_kernel_launches_total", "Kernels launched.");
+  auto& flops_family = CounterFamily(
+      "gemmd_flops_total", "Floating-point operations of finished products, 2 m n k each.");
+  std::vector<std::string> families = options.kernel_families;
+  families.emplace_back("other");  // a family that was not announced
+  for (size_t d = 0; d < kDTypes.size(); ++d) {
+    const std::string dtype(NameOf(kDTypes[d]));
+    flops[d] = &flops_family.Add({{"dtype", dtype}});
+    for (const std::string& family : families) {
+      launches[family][d] = &launches_family.Add({{"family", family}, {"dtype", dtype}});
+    }
+  }
+
+  batch_problems = &HistogramFamily("gemmd_batch_problems",
+                                    "For each product, the size of the batch that it ran in.")
+                        .Add({}, kBatchBuckets);
+
+  auto& device_family = GaugeFamily("gemmd_device_info", "A device of this server; always 1.");
+  auto& lost_family =
+      GaugeFamily("gemmd_device_lost", "1 once a device has failed for good, else 0.");
+  for (const DeviceDescription& device : options.devices) {
+    const std::string index = absl::StrCat(device.index);
+    device_family
+        .Add({{"device", index},
+              {"name", device.name},
+              {"uuid", device.uuid},
+              {"kind", device.kind}})
+        .Set(1);
+    device_lost[device.index] = &lost_family.Add({{"device", index}});
+  }
+  GaugeFamily("gemmd_build_info", "What is running; always 1.")
+      .Add({{"version", options.version}, {"commit", options.commit}})
+      .Set(1);
+}
+
+Counter& Metrics::Impl::LaunchesOf(std::string_view family, size_t dtype) {
+  auto it = launches.find(family);
+  if (it == launches.end()) it = launches.find("other");
+  return *it->second[dtype];
+}
+
+Metrics::Metrics(const MetricsOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+Metrics::~Metrics() = default;
+
+void Metrics::CallStarted(RpcMethod method) {
+  impl_->started[static_cast<size_t>(method)]->Increment();
+}
+
+void Metrics::CallHandled(RpcMethod method, int grpc_code, absl::Duration duration) {
+  const auto index = static_cast<size_t>(method);
+  impl_->handled[index][CodeIndex(grpc_code)]->Increment();
+  impl_->handling_seconds[index]->Observe(absl::ToDoubleSeconds(duration));
+}
+
+void Metrics::ObservePhase(Phase phase, absl::Duration duration) {
+  impl_->phase_seconds[static_cast<size_t>(phase)]->Observe(absl::ToDoubleSeconds(duration));
+}
+
+void Metrics::AddBytes(Direction direction, uint64_t bytes) {
+  impl_->bytes[static_cast<size_t>(direction)]->Increment(static_cast<double>(bytes));
+}
+
+void Metrics::CountRefused(Reason reason) {
+  impl_->refused[static_cast<size_t>(reason)]->Increment();
+}
+
+void Metrics::OnFinished(const Job& job, const absl::Status& status) {
+  const ExecutionReport& report = job.report;
+  const auto dtype = static_cast<size_t>(job.problem.dtype);
+  if (report.launches > 0) {
+    impl_->LaunchesOf(report.kernel_family, dtype).Increment(report.launches);
+  }
+  impl_->batch_problems->Observe(report.batch_problems);
+  ObservePhase(Phase::kQueue, report.queue);
+  if (!status.ok()) return;  // the other times and the work are of a product that came to nothing
+  ObservePhase(Phase::kCopyIn, report.copy_in);
+  ObservePhase(Phase::kCompute, report.compute);
+  ObservePhase(Phase::kCopyOut, report.copy_out);
+  if (ReadsAB(job.problem)) impl_->flops[dtype]->Increment(FlopCount(job.problem));
+}
+
+void Metrics::OnDropped(const Job& job, const absl::Status& status) {
+  ObservePhase(Phase::kQueue, job.report.queue);
+  if (const auto reason = ReasonOf(status)) {
+    impl_->dropped[static_cast<size_t>(*reason)]->Increment();
+  }
+}
+
+void Metrics::OnDeviceLost(const DeviceDescription& device) {
+  if (const auto it = impl_->device_lost.find(device.index); it != impl_->device_lost.end()) {
+    it->second->Set(1);
+  }
+}
+
+void Metrics::SetGauges(Gauges gauges) { impl_->live_gauges->Set(std::move(gauges)); }
+void Metrics::RemoveGauges() { impl_->live_gauges->Set({}); }
+
+std::vector<std::shared_ptr<prometheus::Collectable>> Metrics::collectables() const {
+  return {impl_->registry, impl_->live_gauges, impl_->process};
+}
+
+}  // namespace gemm

@@ -1,0 +1,19 @@
+# Tests of options, telemetry and the server's shell.
+find_package(nlohmann_json REQUIRED)
+
+gemmd_server_test(telemetry_test
+  SOURCES telemetry/logging_test.cc telemetry/metrics_test.cc
+  LIBRARIES gemmd_telemetry prometheus-cpp::pull nlohmann_json::nlohmann_json
+  LABELS "unit;nogrpc")
+target_compile_definitions(telemetry_test PRIVATE
+  TELEMETRY_README="${PROJECT_SOURCE_DIR}/server/telemetry/README.md")
+
+gemmd_server_test(options_test
+  SOURCES options_test.cc ${PROJECT_SOURCE_DIR}/server/options.cc
+  LIBRARIES gemmd_telemetry CLI11::CLI11
+  LABELS "unit;nogrpc")
+
+gemmd_server_test(server_test
+  SOURCES server_test.cc
+  LIBRARIES gemmd_server
+  LABELS unit)

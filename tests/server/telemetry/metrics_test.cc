@@ -1,0 +1,302 @@
+#include "server/telemetry/metrics.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <prometheus/exposer.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+
+namespace gemm {
+namespace {
+
+using ::testing::ContainerEq;
+
+// The metrics page over HTTP, as Prometheus reads it.
+std::string Fetch(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  const std::string request = "GET /metrics HTTP/1.0\r\n\r\n";
+  EXPECT_EQ(send(fd, request.data(), request.size(), 0), static_cast<ssize_t>(request.size()));
+  std::string reply;
+  char buffer[4096];
+  for (ssize_t n; (n = recv(fd, buffer, sizeof(buffer), 0)) > 0;) reply.append(buffer, n);
+  close(fd);
+  return reply;
+}
+
+template <typename Delimiter>
+std::vector<std::string> Split(const std::string& text, Delimiter delimiter) {
+  return absl::StrSplit(text, delimiter, absl::SkipEmpty());
+}
+
+struct Sample {
+  std::map<std::string, std::string> labels;
+  double value = 0;
+};
+
+// A page taken apart. Histograms and summaries keep their suffixes in `samples`.
+struct Page {
+  std::map<std::string, std::string> types;  // by metric
+  std::map<std::string, std::vector<Sample>> samples;
+
+  explicit Page(const std::string& text) {
+    for (const std::string& line : Split(text, '\n')) {
+      if (absl::StartsWith(line, "# TYPE ")) {
+        const std::vector<std::string> words = Split(line, ' ');
+        types[words.at(2)] = words.at(3);
+      }
+      const size_t value = line.rfind(' ');
+      if (line.empty() || line.front() == '#' || value == std::string::npos) continue;
+      const size_t brace = line.find('{');
+      Sample sample;
+      if (!absl::SimpleAtod(line.substr(value + 1), &sample.value)) continue;  // an HTTP header
+      if (brace != std::string::npos) {
+        const std::string labels = line.substr(brace + 1, line.rfind('}') - brace - 1);
+        for (const std::string& label : Split(labels, "\",")) {
+          const std::vector<std::string> pair = absl::StrSplit(label, absl::MaxSplits("=\"", 1));
+          sample.labels[pair.at(0)] = absl::StrJoin(Split(pair.at(1), '"'), "");
+        }
+      }
+      samples[line.substr(0, std::min(brace, value))].push_back(sample);
+    }
+  }
+
+  // The labels of a metric, without those that its type brings.
+  std::set<std::string> LabelsOf(const std::string& metric) const {
+    std::set<std::string> names;
+    for (const char* suffix : {"", "_bucket", "_count"}) {
+      const auto it = samples.find(metric + suffix);
+      if (it == samples.end()) continue;
+      for (const Sample& sample : it->second) {
+        for (const auto& [name, value] : sample.labels) names.insert(name);
+      }
+    }
+    names.erase("le");
+    names.erase("quantile");
+    return names;
+  }
+
+  double Value(const std::string& metric, const std::map<std::string, std::string>& labels) const {
+    const auto it = samples.find(metric);
+    if (it != samples.end()) {
+      for (const Sample& sample : it->second) {
+        if (sample.labels == labels) return sample.value;
+      }
+    }
+    ADD_FAILURE() << "no " << metric << "{" << absl::StrJoin(labels, ",", absl::PairFormatter("="))
+                  << "}";
+    return -1;
+  }
+};
+
+// The rows "| `name` | type | `label`, `label` | ..." of README.md, as "type label label" by name.
+std::map<std::string, std::string> Documented() {
+  std::map<std::string, std::string> rows;
+  std::ifstream readme(TELEMETRY_README);
+  EXPECT_TRUE(readme.is_open()) << TELEMETRY_README;
+  for (std::string line; std::getline(readme, line);) {
+    if (!absl::StartsWith(line, "| `")) continue;
+    const std::vector<std::string> cells = absl::StrSplit(line, '|');
+    const auto words = [](const std::string& cell) { return Split(cell, absl::ByAnyChar("`, ")); };
+    const std::vector<std::string> labels = words(cells.at(3));
+    std::vector<std::string> row = words(cells.at(2));
+    for (const std::string& label : std::set<std::string>(labels.begin(), labels.end())) {
+      row.push_back(label);
+    }
+    EXPECT_TRUE(rows.emplace(words(cells.at(1)).at(0), absl::StrJoin(row, " ")).second) << line;
+  }
+  return rows;
+}
+
+class MetricsTest : public ::testing::Test {
+ protected:
+  // One for all tests: it takes two seconds to stop.
+  static void SetUpTestSuite() { exposer_ = new prometheus::Exposer("127.0.0.1:0", 1); }
+  static void TearDownTestSuite() { delete exposer_; }
+
+  void SetUp() override {
+    for (const auto& collectable : metrics_.collectables()) {
+      exposer_->RegisterCollectable(collectable);
+    }
+  }
+  void TearDown() override {
+    for (const auto& collectable : metrics_.collectables()) {
+      exposer_->RemoveCollectable(collectable);
+    }
+  }
+
+  Page Scrape() { return Page(Fetch(exposer_->GetListeningPorts().front())); }
+
+  static MetricsOptions TestOptions() {
+    DeviceDescription device;
+    device.index = 3;
+    device.name = "Test GPU";
+    device.uuid = "GPU-1";
+    device.kind = "cuda";
+    return {"1.2.3", "abcdef", {"naive", "tiled"}, {device}};
+  }
+
+  static prometheus::Exposer* exposer_;
+  Metrics metrics_{TestOptions()};
+};
+
+prometheus::Exposer* MetricsTest::exposer_ = nullptr;
+
+TEST_F(MetricsTest, ThePageIsWhatTheReadmeSays) {
+  Scrape();  // the exposer's own metrics begin with the second page
+  const Page page = Scrape();
+  std::map<std::string, std::string> exported;
+  for (const auto& [metric, type] : page.types) {
+    std::vector<std::string> row = {type};
+    for (const std::string& label : page.LabelsOf(metric)) row.push_back(label);
+    exported[metric] = absl::StrJoin(row, " ");
+  }
+  EXPECT_THAT(exported, ContainerEq(Documented()));
+}
+
+TEST_F(MetricsTest, EveryKnownSeriesIsThereFromTheStart) {
+  const Page page = Scrape();
+  const std::map<std::string, size_t> series = {
+      {"grpc_server_started_total", kRpcMethodCount},
+      {"grpc_server_handled_total", kRpcMethodCount * 17},
+      {"grpc_server_handling_seconds_count", kRpcMethodCount},
+      {"gemmd_phase_seconds_count", kPhaseCount},
+      {"gemmd_kernel_launches_total", 3 * 2},  // with "other"
+      {"gemmd_flops_total", 2},
+      {"gemmd_bytes_total", 2},
+      {"gemmd_refused_total", kReasonCount},
+      {"gemmd_dropped_total", kReasonCount},
+      {"gemmd_batch_problems_count", 1},
+      {"gemmd_queue_problems", 1},
+      {"gemmd_queue_bytes", 1},
+      {"gemmd_budget_limit_bytes", 2},
+      {"gemmd_budget_used_bytes", 2},
+      {"gemmd_device_lost", 1},
+  };
+  for (const auto& [metric, count] : series) {
+    const auto it = page.samples.find(metric);
+    ASSERT_NE(it, page.samples.end()) << metric;
+    EXPECT_EQ(it->second.size(), count) << metric;
+    for (const Sample& sample : it->second) EXPECT_EQ(sample.value, 0) << metric;
+  }
+}
+
+TEST_F(MetricsTest, InfoMetricsDescribeTheServer) {
+  const Page page = Scrape();
+  EXPECT_EQ(page.Value("gemmd_build_info", {{"version", "1.2.3"}, {"commit", "abcdef"}}), 1);
+  EXPECT_EQ(
+      page.Value("gemmd_device_info",
+                 {{"device", "3"}, {"name", "Test GPU"}, {"uuid", "GPU-1"}, {"kind", "cuda"}}),
+      1);
+}
+
+TEST_F(MetricsTest, CallsAreCounted) {
+  metrics_.CallStarted(RpcMethod::kMultiply);
+  metrics_.CallHandled(RpcMethod::kMultiply, 14, absl::Milliseconds(4));
+  metrics_.CallHandled(RpcMethod::kHealthWatch, 1000, absl::ZeroDuration());
+  metrics_.ObservePhase(Phase::kSend, absl::Milliseconds(3));
+  metrics_.AddBytes(Direction::kIn, uint64_t{5} << 30);
+  metrics_.CountRefused(Reason::kQueueFull);
+  const Page page = Scrape();
+  std::map<std::string, std::string> method = {
+      {"grpc_type", "unary"}, {"grpc_service", "gemm.v1.GemmService"}, {"grpc_method", "Multiply"}};
+  EXPECT_EQ(page.Value("grpc_server_started_total", method), 1);
+  EXPECT_EQ(page.Value("grpc_server_handling_seconds_count", method), 1);
+  EXPECT_DOUBLE_EQ(page.Value("grpc_server_handling_seconds_sum", method), 0.004);
+  method["grpc_code"] = "UNAVAILABLE";
+  EXPECT_EQ(page.Value("grpc_server_handled_total", method), 1);
+  EXPECT_EQ(page.Value("grpc_server_handled_total", {{"grpc_type", "server_stream"},
+                                                     {"grpc_service", "grpc.health.v1.Health"},
+                                                     {"grpc_method", "Watch"},
+                                                     {"grpc_code", "UNKNOWN"}}),
+            1);
+  EXPECT_EQ(page.Value("gemmd_phase_seconds_count", {{"phase", "send"}}), 1);
+  EXPECT_EQ(page.Value("gemmd_bytes_total", {{"road", "inline"}, {"direction", "in"}}), 5368709120);
+  EXPECT_EQ(page.Value("gemmd_refused_total", {{"reason", "QUEUE_FULL"}}), 1);
+}
+
+TEST_F(MetricsTest, ProductsAreCounted) {
+  Job job;
+  job.problem = DenseProblem(DType::kF64, 2, 3, 5, 7);
+  job.report.kernel_family = "tiled";
+  job.report.launches = 2;
+  job.report.batch_problems = 4;
+  job.report.compute = absl::Microseconds(20);
+  metrics_.OnFinished(job, absl::OkStatus());
+  job.report.kernel_family = "never announced";
+  metrics_.OnFinished(job, ErrorWithReason(Reason::kDeviceFailed, "failed"));
+  metrics_.OnDropped(job, ErrorWithReason(Reason::kCallerGone, "gone"));
+  job.problem.alpha = 0;  // nothing is multiplied
+  job.report.kernel_family = "tiled";
+  metrics_.OnFinished(job, absl::OkStatus());
+
+  const Page page = Scrape();
+  EXPECT_EQ(page.Value("gemmd_kernel_launches_total", {{"family", "tiled"}, {"dtype", "f64"}}), 4);
+  EXPECT_EQ(page.Value("gemmd_kernel_launches_total", {{"family", "other"}, {"dtype", "f64"}}), 2);
+  EXPECT_EQ(page.Value("gemmd_flops_total", {{"dtype", "f64"}}), 2 * 2 * 3 * 5 * 7);
+  EXPECT_EQ(page.Value("gemmd_flops_total", {{"dtype", "f32"}}), 0);
+  EXPECT_EQ(page.Value("gemmd_batch_problems_bucket", {{"le", "2"}}), 0);
+  EXPECT_EQ(page.Value("gemmd_batch_problems_bucket", {{"le", "4"}}), 3);
+  EXPECT_EQ(page.Value("gemmd_phase_seconds_count", {{"phase", "compute"}}), 2);
+  EXPECT_EQ(page.Value("gemmd_phase_seconds_bucket", {{"phase", "compute"}, {"le", "2e-05"}}), 2);
+  EXPECT_EQ(page.Value("gemmd_phase_seconds_count", {{"phase", "queue"}}), 4);
+  EXPECT_EQ(page.Value("gemmd_dropped_total", {{"reason", "CALLER_GONE"}}), 1);
+}
+
+TEST_F(MetricsTest, LostDevicesShow) {
+  EXPECT_EQ(Scrape().Value("gemmd_device_lost", {{"device", "3"}}), 0);
+  metrics_.OnDeviceLost(TestOptions().devices.front());
+  EXPECT_EQ(Scrape().Value("gemmd_device_lost", {{"device", "3"}}), 1);
+}
+
+TEST_F(MetricsTest, GaugesAreReadWhenScraped) {
+  double used = 10;
+  metrics_.SetGauges({.queue_problems = [] { return 1; },
+                      .queue_bytes = [] { return 2; },
+                      .host_memory_used_bytes = [&used] { return used; },
+                      .host_memory_budget_bytes = [] { return 4; },
+                      .admitted_bytes = [] { return 5; },
+                      .admission_budget_bytes = [] { return 6; }});
+  used = 11;
+  const Page page = Scrape();
+  EXPECT_EQ(page.Value("gemmd_queue_problems", {}), 1);
+  EXPECT_EQ(page.Value("gemmd_queue_bytes", {}), 2);
+  EXPECT_EQ(page.Value("gemmd_budget_used_bytes", {{"pool", "host"}}), 11);
+  EXPECT_EQ(page.Value("gemmd_budget_limit_bytes", {{"pool", "host"}}), 4);
+  EXPECT_EQ(page.Value("gemmd_budget_used_bytes", {{"pool", "admission"}}), 5);
+  EXPECT_EQ(page.Value("gemmd_budget_limit_bytes", {{"pool", "admission"}}), 6);
+
+  metrics_.RemoveGauges();
+  EXPECT_EQ(Scrape().Value("gemmd_budget_used_bytes", {{"pool", "host"}}), 0);
+}
+
+TEST_F(MetricsTest, ProcessMetricsArePlausible) {
+  const Page page = Scrape();
+  EXPECT_GT(page.Value("process_resident_memory_bytes", {}), 1 << 20);
+  EXPECT_GT(page.Value("process_cpu_seconds_total", {}), 0);
+  EXPECT_GE(page.Value("process_open_fds", {}), 3);
+  EXPECT_GE(page.Value("process_max_fds", {}), page.Value("process_open_fds", {}));
+  const double age = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()) -
+                     page.Value("process_start_time_seconds", {});
+  EXPECT_GT(age, -2);  // boot time is known to the second
+  EXPECT_LT(age, 3600);
+}
+
+}  // namespace
+}  // namespace gemm
