@@ -1,0 +1,178 @@
+#include "kernels/bench/shapes.h"
+
+#include <utility>
+
+namespace gemm {
+namespace {
+
+struct Options {
+  bool transpose_a = false;
+  bool transpose_b = false;
+  int64_t padding = 0;  // elements after each stored row, and as many rows after each matrix
+  bool broadcast_a = false;
+  bool broadcast_b = false;
+  double alpha = 1;
+  double beta = 0;
+  bool c_is_d = false;
+  int32_t alignment_bytes = 0;  // 0: the element's size
+};
+
+MatrixLayout Layout(MatrixShape shape, const Options& options, bool transposed, bool broadcast,
+                    DType dtype) {
+  MatrixLayout layout;
+  layout.transposed = transposed;
+  layout.ld = (shape.columns > 0 ? shape.columns : 1) + options.padding;
+  layout.batch_stride = broadcast ? 0 : (shape.rows + options.padding) * layout.ld;
+  layout.alignment_bytes =
+      options.alignment_bytes != 0 ? options.alignment_bytes : static_cast<int32_t>(SizeOf(dtype));
+  return layout;
+}
+
+class Cases {
+ public:
+  explicit Cases(DType dtype) : dtype_(dtype) {}
+
+  void Add(const std::string& group, int64_t m, int64_t n, int64_t k, int64_t batch_count,
+           const Options& options, std::vector<Fill> fills = {Fill::kIntegers, Fill::kReals}) {
+    Problem problem;
+    problem.m = m;
+    problem.n = n;
+    problem.k = k;
+    problem.batch_count = batch_count;
+    problem.dtype = dtype_;
+    problem.alpha = options.alpha;
+    problem.beta = options.beta;
+    problem.a.transposed = options.transpose_a;
+    problem.b.transposed = options.transpose_b;
+    problem.a = Layout(StoredA(problem), options, options.transpose_a, options.broadcast_a, dtype_);
+    problem.b = Layout(StoredB(problem), options, options.transpose_b, options.broadcast_b, dtype_);
+    problem.c = Layout(StoredC(problem), options, false, false, dtype_);
+    problem.d = problem.c;
+    for (Fill fill : fills) {
+      std::string name =
+          group + " " + std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k);
+      if (batch_count != 1) name += " batch " + std::to_string(batch_count);
+      name += options.transpose_a ? " T" : " N";
+      name += options.transpose_b ? "T" : "N";
+      if (options.padding != 0) name += " padded " + std::to_string(options.padding);
+      if (options.broadcast_a) name += " one A";
+      if (options.broadcast_b) name += " one B";
+      name += " alpha " + std::to_string(options.alpha) + " beta " + std::to_string(options.beta);
+      if (options.c_is_d) name += " in place";
+      name += std::string(" ") + NameOf(fill);
+      cases_.push_back({std::move(name), problem, fill, options.c_is_d});
+    }
+  }
+
+  std::vector<CheckCase> Take() { return std::move(cases_); }
+
+ private:
+  const DType dtype_;
+  std::vector<CheckCase> cases_;
+};
+
+// Whatever the tile is, one below, on and above it, each in a different direction.
+void AddTiles(Cases& cases, const std::vector<int64_t>& tiles) {
+  for (int64_t t : tiles) {
+    cases.Add("tile", t, t, t, 1, {.alignment_bytes = 256});
+    cases.Add("tile", t - 1, t + 1, t, 1, {.alpha = 2, .beta = -3});
+    cases.Add("tile", t, t - 1, t + 1, 1, {.padding = 3});
+    cases.Add("tile", t + 1, t, t - 1, 1, {.alpha = -1, .beta = 1});
+  }
+}
+
+void AddTransposes(Cases& cases, int64_t m, int64_t n, int64_t k) {
+  for (int which = 0; which < 4; ++which) {
+    const bool a = (which & 1) != 0;
+    const bool b = (which & 2) != 0;
+    cases.Add("transposes", m, n, k, 1, {.transpose_a = a, .transpose_b = b});
+    cases.Add("transposes", m, n, k, 3,
+              {.transpose_a = a, .transpose_b = b, .padding = 5, .alpha = 0.5, .beta = 2});
+  }
+}
+
+void AddScalars(Cases& cases, int64_t m, int64_t n, int64_t k) {
+  for (double alpha : {0.0, 1.0, -2.0}) {
+    for (double beta : {0.0, 1.0, 3.0}) {
+      cases.Add("scalars", m, n, k, 2, {.padding = 1, .alpha = alpha, .beta = beta});
+      cases.Add("scalars", m, n, k, 2, {.padding = 1, .alpha = alpha, .beta = beta, .c_is_d = true},
+                {Fill::kIntegers});
+    }
+  }
+  // Neither is representable: rounding them to the type is part of the contract.
+  cases.Add("scalars", m, n, k, 1, {.alpha = 0.1, .beta = -0.7}, {Fill::kReals});
+  cases.Add("scalars", m, n, k, 1, {.alpha = 1.0 / 3}, {Fill::kReals});
+}
+
+void AddEmptySums(Cases& cases) {
+  for (double beta : {0.0, 2.0}) {
+    cases.Add("empty sum", 5, 3, 0, 1, {.beta = beta});
+    cases.Add("empty sum", 67, 131, 0, 2, {.transpose_a = true, .padding = 2, .beta = beta});
+  }
+}
+
+void AddBatches(Cases& cases, int64_t m, int64_t n, int64_t k) {
+  for (int which = 0; which < 4; ++which) {
+    const bool a = (which & 1) != 0;
+    const bool b = (which & 2) != 0;
+    cases.Add("batch", m, n, k, 5, {.padding = 2, .broadcast_a = a, .broadcast_b = b, .beta = 1});
+  }
+}
+
+}  // namespace
+
+const char* NameOf(Fill fill) {
+  switch (fill) {
+    case Fill::kIntegers:
+      return "integers";
+    case Fill::kReals:
+      return "reals";
+    case Fill::kNonFinite:
+      return "non-finite";
+  }
+  return "unknown";
+}
+
+std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
+  Cases cases(dtype);
+  const bool full = set == CaseSet::kFull;
+  AddEmptySums(cases);
+  cases.Add("one", 1, 1, 1, 1, {});
+  cases.Add("one", 1, 1, 517, 1, {.beta = 1});
+  cases.Add("one", 1, 67, 1, 1, {});
+  cases.Add("one", 71, 1, 1, 1, {.alpha = -1});
+  AddTiles(cases, full ? std::vector<int64_t>{8, 16, 32, 64, 128} : std::vector<int64_t>{16, 64});
+  AddTransposes(cases, 37, 53, 29);
+  AddScalars(cases, 19, 23, 17);
+  AddBatches(cases, 17, 33, 9);
+  cases.Add("non-finite", 35, 70, 21, 1, {.padding = 1, .beta = 1}, {Fill::kNonFinite});
+  cases.Add("prime", 61, 131, 43, 1, {});
+  if (!full) return cases.Take();
+
+  AddTransposes(cases, 131, 257, 67);
+  AddTransposes(cases, 256, 128, 64);
+  AddBatches(cases, 130, 66, 31);
+  cases.Add("non-finite", 129, 66, 65, 2, {.transpose_b = true, .alpha = 2}, {Fill::kNonFinite});
+  cases.Add("prime", 127, 131, 61, 1, {.padding = 7});
+  cases.Add("prime", 257, 67, 509, 1, {.transpose_a = true});
+  cases.Add("prime", 13, 509, 1021, 1, {.transpose_b = true, .beta = 1});
+  cases.Add("square", 256, 256, 256, 1, {.alignment_bytes = 256});
+  cases.Add("thin", 1, 4099, 37, 1, {});
+  cases.Add("thin", 1, 1021, 509, 1, {.transpose_b = true});
+  cases.Add("thin", 7, 2053, 129, 1, {});
+  cases.Add("tall", 4099, 1, 37, 1, {});
+  cases.Add("tall", 2053, 7, 129, 1, {.transpose_a = true});
+  cases.Add("deep", 1, 1, 500000, 1, {});
+  cases.Add("deep", 3, 5, 65537, 1, {.transpose_a = true, .padding = 1});
+  cases.Add("deep", 64, 64, 4096, 1, {.alignment_bytes = 256});
+  // More matrices than a grid has planes, and more tiles of m than it has rows, for tiles of 16 and
+  // of 128.
+  cases.Add("many", 2, 3, 2, 70001, {.padding = 1, .beta = 1});
+  cases.Add("many", 2, 3, 5, 70001, {.broadcast_b = true}, {Fill::kIntegers});
+  cases.Add("high", 65535 * 16 + 17, 1, 2, 1, {}, {Fill::kIntegers});
+  cases.Add("high", 65535 * 128 + 129, 1, 1, 1, {}, {Fill::kIntegers});
+  cases.Add("wide", 1, 65535 * 16 + 17, 2, 1, {}, {Fill::kIntegers});
+  return cases.Take();
+}
+
+}  // namespace gemm

@@ -1,0 +1,17 @@
+// The families that this build holds, one function a file. registry.cc puts them in order.
+
+#ifndef GEMMD_KERNELS_FAMILIES_FAMILIES_H_
+#define GEMMD_KERNELS_FAMILIES_FAMILIES_H_
+
+#include "kernels/kernel.h"
+
+namespace gemm {
+
+const KernelFamily& RegisterFamily();
+const KernelFamily& TiledFamily();
+const KernelFamily& NaiveFamily();
+const KernelFamily& ReferenceFamily();
+
+}  // namespace gemm
+
+#endif  // GEMMD_KERNELS_FAMILIES_FAMILIES_H_

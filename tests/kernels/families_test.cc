@@ -1,0 +1,149 @@
+// The host side of the real families, on machines without a GPU or its driver.
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "kernels/bench/shapes.h"
+#include "kernels/families/simt_family.h"
+#include "kernels/registry.h"
+#include "kernels/select.h"
+#include "tests/kernels/devices.h"
+
+namespace gemm {
+namespace {
+
+const KernelFamily& Reference() { return *Families().back(); }
+
+// Calls body(family, config) for every configuration of a type.
+template <typename Body>
+void ForEachKernel(DType dtype, Body body) {
+  for (const KernelFamily* family : Families()) {
+    for (size_t config = 0; config < family->configs().size(); ++config) {
+      if (family->configs()[config].dtype == dtype) body(*family, static_cast<int>(config));
+    }
+  }
+}
+
+TEST(Families, HaveUniqueNamesThatStartWithTheFamily) {
+  std::set<std::string_view> kernels;
+  std::set<std::string_view> families;
+  for (const KernelFamily* family : Families()) {
+    EXPECT_TRUE(families.insert(family->name()).second) << family->name();
+    for (const KernelConfig& config : family->configs()) {
+      EXPECT_TRUE(kernels.insert(config.name).second) << config.name;
+      EXPECT_EQ(config.name.substr(0, family->name().size() + 1),
+                std::string(family->name()) + "_");
+      EXPECT_NE(config.name.find(NameOf(config.dtype)), std::string_view::npos) << config.name;
+    }
+  }
+  EXPECT_EQ(Reference().name(), "reference");
+}
+
+TEST(Families, RunEveryCheckedCaseOfTheirTypeAlone) {
+  for (DType dtype : {DType::kF32, DType::kF64}) {
+    const DType other = dtype == DType::kF32 ? DType::kF64 : DType::kF32;
+    for (const CheckCase& check_case : CheckCases(dtype, CaseSet::kFull)) {
+      ForEachKernel(dtype, [&](const KernelFamily& family, int config) {
+        EXPECT_EQ(family.WhyNot(check_case.problem, H200(), config), "") << check_case.name;
+        const double seconds = family.ModelSeconds(check_case.problem, H200(), config);
+        EXPECT_GT(seconds, 0) << family.configs()[config].name << ": " << check_case.name;
+        EXPECT_LT(seconds, 10) << family.configs()[config].name << ": " << check_case.name;
+      });
+    }
+    ForEachKernel(other, [&](const KernelFamily& family, int config) {
+      EXPECT_NE(family.WhyNot(DenseProblem(dtype, 8, 8, 8), H200(), config), "");
+    });
+  }
+}
+
+TEST(Families, ReferenceTakesWhatOthersCannot) {
+  // 2^45 columns are more blocks than a grid has in any direction.
+  const Problem wide = DenseProblem(DType::kF32, 1, int64_t{1} << 45, 1);
+  ASSERT_FALSE(Validate(wide));
+  ForEachKernel(DType::kF32, [&](const KernelFamily& family, int config) {
+    EXPECT_EQ(family.WhyNot(wide, H200(), config).empty(), &family == &Reference())
+        << family.name();
+  });
+  EXPECT_EQ(Select(wide, H200(), Families()).reason, "only one");
+}
+
+TEST(Families, PlanOneLaunchForEachProblemThatIsNotEmpty) {
+  const std::vector<Problem> problems = {
+      DenseProblem(DType::kF32, 3, 5, 7), DenseProblem(DType::kF32, 0, 5, 7),
+      DenseProblem(DType::kF32, 3, 5, 7, 0), DenseProblem(DType::kF32, 300, 500, 0, 4)};
+  const std::vector<Operands> operands(problems.size());
+  ForEachKernel(DType::kF32, [&](const KernelFamily& family, int config) {
+    const Plan plan = family.MakePlan(problems, H200(), config);
+    EXPECT_EQ(plan.config, config);
+    EXPECT_EQ(plan.launches, 2);
+    EXPECT_GT(plan.args_bytes, 0u);
+    EXPECT_LE(plan.device_args_bytes, plan.args_bytes);
+    // Encode stays inside what it asked for.
+    std::vector<unsigned char> args(plan.args_bytes + 1, 0xa5);
+    family.Encode(plan, problems, operands, args.data());
+    EXPECT_EQ(args.back(), 0xa5);
+  });
+  const Plan nothing = Reference().MakePlan({}, H200(), 0);
+  EXPECT_EQ(nothing.launches, 0);
+  EXPECT_EQ(nothing.args_bytes, 0u);
+}
+
+TEST(StridedGemm, TurnsTransposesIntoStrides) {
+  Problem problem = DenseProblem(DType::kF32, 3, 5, 7, 2);
+  problem.a.transposed = true;
+  problem.a.ld = 4;
+  problem.alpha = 2;
+  const StridedGemm<float> p = MakeStridedGemm<float>(problem, {});
+  EXPECT_EQ(p.a_row, 1);
+  EXPECT_EQ(p.a_column, 4);
+  EXPECT_EQ(p.b_row, 5);
+  EXPECT_EQ(p.b_column, 1);
+  EXPECT_EQ(p.k, 7);
+  EXPECT_EQ(p.alpha, 2);
+}
+
+TEST(StridedGemm, UnreadOperandsLeaveAnEmptySum) {
+  Problem problem = DenseProblem(DType::kF32, 3, 5, 7);
+  problem.alpha = 0;
+  EXPECT_EQ(MakeStridedGemm<float>(problem, {}).k, 0);
+  problem = DenseProblem(DType::kF32, 3, 5, 0);
+  problem.alpha = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(MakeStridedGemm<float>(problem, {}).alpha, 0);  // not infinity times the empty sum
+}
+
+TEST(Model, PrefersLargeTilesForLargeProductsAndNeverTheReference) {
+  const auto chosen = [](DType dtype, int64_t m, int64_t n, int64_t k) {
+    const Selection selection = Select(DenseProblem(dtype, m, n, k), H200(), Families());
+    return std::string(selection.kernel.get().name);
+  };
+  EXPECT_EQ(chosen(DType::kF32, 4096, 4096, 4096), "register_f32_128x128x8");
+  EXPECT_EQ(chosen(DType::kF64, 4096, 4096, 4096), "register_f64_64x64x8");
+  for (int64_t m : {1, 17, 512, 8192}) {
+    for (int64_t n : {1, 100, 4096}) {
+      for (int64_t k : {1, 64, 5000}) {
+        EXPECT_EQ(chosen(DType::kF32, m, n, k).find("reference"), std::string::npos)
+            << m << " " << n << " " << k;
+      }
+    }
+  }
+}
+
+TEST(Shapes, AreValidAndNamedApart) {
+  for (DType dtype : {DType::kF32, DType::kF64}) {
+    for (CaseSet set : {CaseSet::kQuick, CaseSet::kFull}) {
+      std::set<std::string> names;
+      for (const CheckCase& check_case : CheckCases(dtype, set)) {
+        EXPECT_TRUE(names.insert(check_case.name).second) << check_case.name;
+        EXPECT_FALSE(Validate(check_case.problem)) << check_case.name;
+        EXPECT_FALSE(IsEmpty(check_case.problem)) << check_case.name;
+        EXPECT_EQ(check_case.problem.dtype, dtype);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gemm
