@@ -1,0 +1,229 @@
+"""More than the server can take at once: memory stays bounded, everyone is answered, and work that
+nobody waits for is not done."""
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+
+import grpc
+import harness
+import numpy as np
+import pytest
+from harness import (
+    MIB,
+    PATIENCE,
+    failure_of,
+    open_channel,
+    product_request,
+    raw_multiply,
+    result_of,
+    running_server,
+    small_integers,
+    wait_until,
+)
+from test_service import slow_request, small_request
+
+CODE = grpc.StatusCode
+
+
+def wait_until_busy(server):
+    wait_until(lambda: server.metric("gemmd_budget_used_bytes", pool="host") > 0, "a running product")
+
+
+def wait_until_all_is_given_back(server):
+    for pool in ("admission", "host"):
+        wait_until(
+            lambda pool=pool: server.metric("gemmd_budget_used_bytes", pool=pool) == 0,
+            f"the {pool} memory to be given back",
+        )
+    assert server.metric("gemmd_queue_problems") == 0
+
+
+def test_deadline_that_passes_in_the_queue(server):
+    dropped = server.metric("gemmd_dropped_total", reason="DEADLINE_PASSED")
+    slow = server.stub.Multiply.future(slow_request(server, 1.5), timeout=PATIENCE)
+    launches = server.metric("gemmd_kernel_launches_total")
+    wait_until_busy(server)
+    started = time.monotonic()
+    failure = failure_of(lambda: server.multiply(small_request(), timeout=0.3))
+    assert failure.code == CODE.DEADLINE_EXCEEDED, failure
+    assert time.monotonic() - started < 1.2
+    slow.result()
+    wait_until(
+        lambda: server.metric("gemmd_dropped_total", reason="DEADLINE_PASSED")
+        + server.metric("gemmd_dropped_total", reason="CALLER_GONE")
+        > dropped,
+        "the dropped product in the metrics",
+    )
+    assert server.metric("gemmd_kernel_launches_total") <= launches + 1
+    wait_until_all_is_given_back(server)
+
+
+def test_deadline_that_has_passed_already(server):
+    failure = failure_of(lambda: server.multiply(small_request(), timeout=-1))
+    assert failure.code == CODE.DEADLINE_EXCEEDED, failure
+
+
+def test_caller_gone_while_in_the_queue(server):
+    gone = server.metric("gemmd_dropped_total", reason="CALLER_GONE")
+    slow = server.stub.Multiply.future(slow_request(server, 1.0), timeout=PATIENCE)
+    wait_until_busy(server)
+    waiting = [server.stub.Multiply.future(small_request(), timeout=PATIENCE) for _ in range(10)]
+    wait_until(lambda: server.metric("gemmd_queue_problems") == 10, "ten waiting products")
+    for call in waiting:
+        call.cancel()
+    slow.result()
+    wait_until(
+        lambda: server.metric("gemmd_dropped_total", reason="CALLER_GONE") == gone + 10,
+        "ten dropped products in the metrics",
+    )
+    wait_until_all_is_given_back(server)
+
+
+def test_caller_gone_while_it_runs(server):
+    call = server.stub.Multiply.future(slow_request(server, 0.5), timeout=PATIENCE)
+    wait_until_busy(server)
+    call.cancel()
+    wait_until_all_is_given_back(server)
+
+
+def test_caller_gone_in_mid_upload(server):
+    message = product_request(
+        np.zeros((3500, 4096), np.float32), np.zeros((4096, 1), np.float32)
+    ).SerializeToString()
+    for i in range(30):
+        with open_channel(server.address) as channel:
+            call = raw_multiply(channel).future(message, timeout=PATIENCE)
+            time.sleep(i * 0.002)
+            call.cancel()
+    wait_until_all_is_given_back(server)
+
+
+def test_full_queue():
+    with running_server("--queue-problems=2") as server:
+        slow = server.stub.Multiply.future(slow_request(server, 1.5), timeout=PATIENCE)
+        wait_until_busy(server)
+        calls = [server.stub.Multiply.future(small_request(), timeout=PATIENCE) for _ in range(20)]
+        refused = [harness.Failure(call) for call in calls if call.exception() is not None]
+        # Two waited, the rest were told at once (while the slow one still ran).
+        assert len(refused) == 18, refused
+        for failure in refused:
+            assert failure.code == CODE.UNAVAILABLE, failure
+            assert failure.reason == "QUEUE_FULL", failure
+            assert failure.retry_seconds > 0, failure
+        slow.result()
+        assert server.metric("gemmd_refused_total", reason="QUEUE_FULL") == 18
+        server.check_alive()
+
+
+def test_no_line_for_admission():
+    with running_server("--admission-budget=64MiB", "--admission-line=0") as server:
+        # An unannounced message counts as large as it may be, so one at a time fills the budget.
+        a, b = np.zeros((2048, 2048), np.float32), np.zeros((2048, 1), np.float32)
+        request = product_request(a, b)
+        calls = [server.stub.Multiply.future(request, timeout=PATIENCE) for _ in range(16)]
+        refused = [harness.Failure(call) for call in calls if call.exception() is not None]
+        assert 1 <= len(refused) <= 15, refused
+        for failure in refused:
+            assert failure.code == CODE.UNAVAILABLE, failure
+            assert failure.reason == "QUEUE_FULL", failure
+            assert failure.retry_seconds > 0, failure
+        wait_until_all_is_given_back(server)
+        server.check_alive()
+
+
+def test_product_larger_than_host_memory():
+    with running_server("--message-limit=8MiB", "--host-memory=16MiB") as server:
+        # 7 MiB of operands, 8 MiB - 1 KiB of result: within each limit, and within the memory.
+        a, b = small_integers(1, 1536, 1), small_integers(2, 1, 1365)
+        d = result_of(server.multiply(product_request(a, b)), 1536, 1365)
+        np.testing.assert_array_equal(d, a @ b)
+        wait_until_all_is_given_back(server)
+
+
+@pytest.mark.skipif(harness.SANITIZED, reason="a sanitizer's memory says nothing of the server's")
+def test_many_uploads_against_a_small_budget():
+    """32 uploads of 32 MiB at once, 1 GiB, against budgets of 128 MiB for messages and as much for
+    host memory. Without a gate before the read, gRPC alone would buffer the whole GiB."""
+    callers, budget = 32, 128 * MIB
+    with running_server(f"--admission-budget={budget}", f"--host-memory={budget}") as server:
+        server.check_alive()
+        a, b = small_integers(1, 2040, 4096), small_integers(2, 4096, 1)
+        expected = a @ b
+        message = product_request(a, b).SerializeToString()
+        assert 31 * MIB < len(message) <= 32 * MIB
+        server.reset_peak()
+        before = server.peak_resident_bytes()
+
+        outcomes = [None] * callers
+        ready = threading.Barrier(callers)
+
+        def upload(i):
+            with open_channel(server.address) as channel:
+                grpc.channel_ready_future(channel).result(PATIENCE)
+                ready.wait()
+                try:
+                    outcomes[i] = raw_multiply(channel)(message, timeout=2 * PATIENCE)
+                except grpc.RpcError as error:
+                    outcomes[i] = harness.Failure(error)
+
+        threads = [threading.Thread(target=upload, args=(i,)) for i in range(callers)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        growth = server.peak_resident_bytes() - before
+        answered = 0
+        for outcome in outcomes:
+            if isinstance(outcome, harness.Failure):
+                assert outcome.code == CODE.UNAVAILABLE, outcome
+                assert outcome.reason in ("MEMORY_FULL", "QUEUE_FULL"), outcome
+            else:
+                np.testing.assert_array_equal(result_of(outcome, 2040, 1), expected)
+                answered += 1
+        print(f"grew by {growth / MIB:.0f} MiB; {answered} of {callers} answered with a product")
+        # Each line may hold a window of its connection besides: 32 times 2 MiB.
+        assert growth < 2 * budget + callers * 2 * MIB, f"the server grew by {growth / MIB:.0f} MiB"
+        assert answered >= 4
+        wait_until_all_is_given_back(server)
+        server.check_alive()
+
+
+def call_without_end(address):
+    """The life of a caller that a test stops and kills."""
+    a, b = np.ones((2800, 2800), np.float32), np.ones((2800, 2800), np.float32)
+    with open_channel(address) as channel:
+        calls = [raw_multiply(channel).future(product_request(a, b).SerializeToString())
+                 for _ in range(4)]
+        for call in calls:
+            call.result()
+        call_without_end(address)
+
+
+def test_caller_that_stops_moving():
+    """A caller that neither sends on nor takes its replies holds up nobody else, and all that it
+    held comes back when it is gone."""
+    with running_server() as server:
+        caller = multiprocessing.get_context("spawn").Process(
+            target=call_without_end, args=(server.address,)
+        )
+        caller.start()
+        try:
+            for _ in range(5):
+                wait_until(
+                    lambda: server.metric("gemmd_budget_used_bytes", pool="admission") > 0, "a call"
+                )
+                os.kill(caller.pid, signal.SIGSTOP)
+                for _ in range(20):
+                    server.check_alive()
+                os.kill(caller.pid, signal.SIGCONT)
+                time.sleep(0.1)
+            os.kill(caller.pid, signal.SIGSTOP)
+        finally:
+            caller.kill()
+            caller.join()
+        wait_until_all_is_given_back(server)
+        server.check_alive()
