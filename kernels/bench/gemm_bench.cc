@@ -154,6 +154,8 @@ int Run(const Flags& flags) {
 }  // namespace
 }  // namespace gemm
 
+// CLI11 throws out of here only if the flags below are declared wrongly.
+// NOLINTNEXTLINE(bugprone-exception-escape)
 int main(int argc, char** argv) {
   gemm::Flags flags;
   CLI::App app{"Checks and measures the GEMM kernels on this machine's GPU"};
@@ -163,6 +165,7 @@ int main(int argc, char** argv) {
       ->transform(CLI::CheckedTransformer(modes, CLI::ignore_case));
   app.add_option("--dtype", flags.dtypes, "f32, f64 or both (f32,f64)")
       ->delimiter(',')
+      ->allow_extra_args(false)  // what follows is the shape
       ->check(CLI::IsMember({"f32", "f64"}));
   app.add_option("--kernel", flags.kernel, "only the kernel of this full name");
   app.add_option("--device", flags.device, "CUDA's number of the GPU");
@@ -171,7 +174,7 @@ int main(int argc, char** argv) {
   app.add_flag("--ta", flags.transpose_a, "bench: A is stored transposed");
   app.add_flag("--tb", flags.transpose_b, "bench: B is stored transposed");
   app.add_option("--batch", flags.batch_count, "bench: products of the shape in one launch");
-  app.add_option("shape", flags.shape, "bench: M N K")->expected(0, 3);
+  app.add_option("shape", flags.shape, "bench: M N K")->expected(3);
   CLI11_PARSE(app, argc, argv);
   return gemm::Run(flags);
 }

@@ -33,7 +33,8 @@ class Cases {
   explicit Cases(DType dtype) : dtype_(dtype) {}
 
   void Add(const std::string& group, int64_t m, int64_t n, int64_t k, int64_t batch_count,
-           const Options& options, std::vector<Fill> fills = {Fill::kIntegers, Fill::kReals}) {
+           const Options& options,
+           const std::vector<Fill>& fills = {Fill::kIntegers, Fill::kReals}) {
     Problem problem;
     problem.m = m;
     problem.n = n;

@@ -1,9 +1,9 @@
 #include "kernels/bench/verdict.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <limits>
 
 namespace gemm {
@@ -60,8 +60,13 @@ class Faults {
 };
 
 template <typename T>
+auto BitsOf(T value) {
+  return std::bit_cast<std::conditional_t<std::is_same_v<T, float>, uint32_t, uint64_t>>(value);
+}
+
+template <typename T>
 bool SameBits(T one, T two) {
-  return std::memcmp(&one, &two, sizeof(T)) == 0 || (std::isnan(one) && std::isnan(two));
+  return BitsOf(one) == BitsOf(two) || (std::isnan(one) && std::isnan(two));
 }
 
 }  // namespace
@@ -185,8 +190,7 @@ Verdict CheckCanaries(const Problem& problem, const HostOperand<T>& before,
   ForEachElement(problem, before.offset,
                  [&](int64_t, int64_t, int64_t, size_t index) { is_element[index] = true; });
   for (size_t index = 0; index < before.buffer.size(); ++index) {
-    if (is_element[index] ||
-        std::memcmp(&before.buffer[index], &after.buffer[index], sizeof(T)) == 0) {
+    if (is_element[index] || BitsOf(before.buffer[index]) == BitsOf(after.buffer[index])) {
       continue;
     }
     faults.Add("element " +

@@ -30,7 +30,7 @@ struct TileCost {
   int tile_m = 1;
   int tile_n = 1;
   // Fractions of a multiprocessor's peak multiply-add rate, both measured.
-  double math_fraction = 1;  // with as many tiles as it holds: 4096 x 4096 x 4096
+  double math_fraction = 1;  // with as many tiles as it takes: 4096 x 4096 x 4096
   double lone_fraction = 1;  // with one: tile_m x tile_n x 4096
 };
 

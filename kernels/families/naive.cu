@@ -18,9 +18,10 @@
 namespace gemm {
 namespace {
 
+// Fractions for the cost model: NVIDIA H200, 2026-11-29.
 constexpr SimtConfig kConfigs[] = {
-    {"naive_f32_16x16", DType::kF32, 16, 16, 1, 256, 0.07, 0.03},
-    {"naive_f64_16x16", DType::kF64, 16, 16, 1, 256, 0.108, 0.03},
+    {"naive_f32_16x16", DType::kF32, 16, 16, 1, 256, 0.07, 0.0066},
+    {"naive_f64_16x16", DType::kF64, 16, 16, 1, 256, 0.108, 0.014},
 };
 constexpr auto kKernelConfigs = ToKernelConfigs(kConfigs);
 

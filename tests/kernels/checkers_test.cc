@@ -20,7 +20,7 @@ class CheckersTest : public ::testing::Test {
   void Make(Fill fill) {
     Problem problem = DenseProblem(kDType, 13, 17, 300, 2);
     problem.d.ld = 19;
-    problem.d.batch_stride = 19 * 14;
+    problem.d.batch_stride = int64_t{19} * 14;
     problem.c = problem.d;
     problem.beta = 1;
     check_case_ = {"case", problem, fill};

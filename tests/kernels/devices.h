@@ -13,8 +13,8 @@ inline DeviceInfo H200() {
   device.compute_capability = 90;
   device.multiprocessors = 132;
   device.max_threads_per_multiprocessor = 2048;
-  device.shared_bytes_per_block = 227 * 1024;
-  device.shared_bytes_per_multiprocessor = 228 * 1024;
+  device.shared_bytes_per_block = size_t{227} * 1024;
+  device.shared_bytes_per_multiprocessor = size_t{228} * 1024;
   device.l2_bytes = size_t{60} << 20;
   device.memory_bytes = size_t{141} * 1000 * 1000 * 1000;
   device.f32_flops_per_second = 66.9e12;

@@ -114,18 +114,52 @@ TEST(StridedGemm, UnreadOperandsLeaveAnEmptySum) {
   EXPECT_EQ(MakeStridedGemm<float>(problem, {}).alpha, 0);  // not infinity times the empty sum
 }
 
-TEST(Model, PrefersLargeTilesForLargeProductsAndNeverTheReference) {
-  const auto chosen = [](DType dtype, int64_t m, int64_t n, int64_t k) {
-    const Selection selection = Select(DenseProblem(dtype, m, n, k), H200(), Families());
-    return std::string(selection.kernel.get().name);
+// What Select takes on an H200. A change here is a change of what users run: measure both.
+TEST(Model, ChoicesAreTheseUntilMeasuredOtherwise) {
+  struct Choice {
+    DType dtype;
+    int64_t m, n, k, batch_count;
+    const char* kernel;
   };
-  EXPECT_EQ(chosen(DType::kF32, 4096, 4096, 4096), "register_f32_128x128x8");
-  EXPECT_EQ(chosen(DType::kF64, 4096, 4096, 4096), "register_f64_64x64x8");
-  for (int64_t m : {1, 17, 512, 8192}) {
-    for (int64_t n : {1, 100, 4096}) {
-      for (int64_t k : {1, 64, 5000}) {
-        EXPECT_EQ(chosen(DType::kF32, m, n, k).find("reference"), std::string::npos)
-            << m << " " << n << " " << k;
+  const Choice choices[] = {
+      {DType::kF32, 1, 1, 1, 1, "tiled_f32_16x16x16"},
+      {DType::kF32, 64, 64, 64, 1, "tiled_f32_16x16x16"},
+      {DType::kF32, 128, 128, 128, 1, "tiled_f32_16x16x16"},
+      {DType::kF32, 256, 256, 256, 1, "tiled_f32_16x16x16"},
+      {DType::kF32, 512, 512, 512, 1, "tiled_f32_32x32x32"},
+      {DType::kF32, 1024, 1024, 1024, 1, "register_f32_64x64x8"},
+      {DType::kF32, 1023, 1025, 1027, 1, "register_f32_64x64x8"},
+      {DType::kF32, 2048, 2048, 2048, 1, "register_f32_128x128x8"},
+      {DType::kF32, 4096, 4096, 4096, 1, "register_f32_128x128x8"},
+      {DType::kF32, 1, 4096, 4096, 1, "tiled_f32_16x16x16"},
+      {DType::kF32, 8, 4096, 4096, 1, "tiled_f32_16x16x16"},
+      {DType::kF32, 128, 4096, 4096, 1, "register_f32_64x64x8"},
+      {DType::kF32, 64, 64, 65536, 1, "tiled_f32_16x16x16"},
+      {DType::kF32, 8192, 8192, 64, 1, "register_f32_128x128x8"},
+      {DType::kF32, 6144, 4, 2048, 1, "tiled_f32_16x16x16"},
+      {DType::kF32, 64, 64, 64, 256, "register_f32_64x64x8"},
+      {DType::kF64, 128, 128, 128, 1, "tiled_f64_16x16x16"},
+      {DType::kF64, 256, 256, 256, 1, "tiled_f64_16x16x16"},
+      {DType::kF64, 512, 512, 512, 1, "register_f64_64x64x8"},
+      {DType::kF64, 8, 4096, 4096, 1, "tiled_f64_16x16x16"},
+      {DType::kF64, 4096, 4096, 4096, 1, "register_f64_64x64x8"},
+  };
+  for (const Choice& choice : choices) {
+    const Problem problem =
+        DenseProblem(choice.dtype, choice.m, choice.n, choice.k, choice.batch_count);
+    EXPECT_EQ(Select(problem, H200(), Families()).kernel.get().name, choice.kernel)
+        << choice.m << " x " << choice.n << " x " << choice.k << " batch " << choice.batch_count;
+  }
+}
+
+TEST(Model, TakesTheReferenceOnlyWhereNothingElseRuns) {
+  for (DType dtype : {DType::kF32, DType::kF64}) {
+    for (int64_t m : {1, 17, 512, 8192}) {
+      for (int64_t n : {1, 100, 4096}) {
+        for (int64_t k : {0, 1, 64, 5000}) {
+          const Selection selection = Select(DenseProblem(dtype, m, n, k), H200(), Families());
+          EXPECT_NE(selection.kernel.family, &Reference()) << m << " " << n << " " << k;
+        }
       }
     }
   }

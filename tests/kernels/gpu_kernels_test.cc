@@ -123,8 +123,8 @@ TEST_P(GpuKernels, RunSeveralProblemsAndLeaveNullsAlone) {
   const Problem empty = DenseProblem(GetParam(), 33, 0, 17);
   const Problem no_sum = DenseProblem(GetParam(), 5, 9, 0);
   const std::array<Problem, 3> problems = {zero, empty, no_sum};
-  const size_t zero_bytes = 33 * 65 * 2 * size;
-  const size_t bytes = zero_bytes + 5 * 9 * size;
+  const size_t zero_bytes = size * 33 * 65 * 2;
+  const size_t bytes = zero_bytes + size * 5 * 9;
   DeviceBuffer d;
   Stream stream;
   ASSERT_CUDA(stream.Create());
