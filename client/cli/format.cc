@@ -1,0 +1,30 @@
+#include "client/cli/format.h"
+
+#include <cstdio>
+
+#include "absl/strings/str_format.h"
+#include "nlohmann/json.hpp"
+
+namespace gemm::cli {
+
+std::string FormatTime(absl::Duration time) {
+  return absl::StrFormat("%.3f ms", absl::ToDoubleMilliseconds(time));
+}
+
+std::string FormatBytes(double bytes) {
+  if (bytes < 1024) return absl::StrFormat("%.0f B", bytes);
+  const char* unit = "";
+  for (const char* next : {"KiB", "MiB", "GiB"}) {
+    if (bytes < 1024) break;
+    bytes /= 1024;
+    unit = next;
+  }
+  return absl::StrFormat("%.2f %s", bytes, unit);
+}
+
+void PrintJson(const nlohmann::json& json) {
+  const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::printf("%s\n", text.c_str());
+}
+
+}  // namespace gemm::cli

@@ -1,0 +1,21 @@
+// Numbers for people, JSON for programs.
+
+#ifndef GEMMD_CLIENT_CLI_FORMAT_H_
+#define GEMMD_CLIENT_CLI_FORMAT_H_
+
+#include <string>
+
+#include "absl/time/time.h"
+#include "nlohmann/json_fwd.hpp"
+
+namespace gemm::cli {
+
+std::string FormatTime(absl::Duration time);  // "12.345 ms"
+std::string FormatBytes(double bytes);        // "1.50 MiB"
+
+// One line to stdout. Text that is not UTF-8 is repaired rather than refused.
+void PrintJson(const nlohmann::json& json);
+
+}  // namespace gemm::cli
+
+#endif  // GEMMD_CLIENT_CLI_FORMAT_H_

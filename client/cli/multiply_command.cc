@@ -1,0 +1,186 @@
+#include <cstdio>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/cli/commands.h"
+#include "client/cli/format.h"
+#include "client/cli/matmul_shape.h"
+#include "client/cli/npy.h"
+#include "nlohmann/json.hpp"
+
+namespace gemm::cli {
+namespace {
+
+struct Inputs {
+  NpyArray a;
+  NpyArray b;
+  std::optional<NpyArray> c;
+  MatmulShape shape;
+  MatmulView c_view;
+};
+
+absl::StatusOr<Inputs> ReadInputs(const MultiplyCommand& command) {
+  absl::StatusOr<NpyArray> a = NpyArray::Open(command.a_path);
+  if (!a.ok()) return a.status();
+  // One mapping for one file: the client sees that it is the same memory and sends it once.
+  absl::StatusOr<NpyArray> b =
+      command.b_path == command.a_path ? a : NpyArray::Open(command.b_path);
+  if (!b.ok()) return b.status();
+  Inputs inputs{*std::move(a), *std::move(b), std::nullopt, {}, {}};
+
+  const auto operand = [](const NpyArray& x, bool transpose) {
+    return MatmulOperand{x.path(), x.shape(), x.fortran_order(), transpose};
+  };
+  const auto check_type = [&inputs](const NpyArray& x) {
+    if (x.element_type() == inputs.a.element_type()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "types differ: ", inputs.a.path(), " is ", std::string(NameOf(inputs.a.element_type())),
+        ", ", x.path(), " is ", std::string(NameOf(x.element_type()))));
+  };
+  if (const absl::Status status = check_type(inputs.b); !status.ok()) return status;
+  const absl::StatusOr<MatmulShape> shape =
+      ShapeOfMatmul(operand(inputs.a, command.transpose_a), operand(inputs.b, command.transpose_b));
+  if (!shape.ok()) return shape.status();
+  inputs.shape = *shape;
+
+  if (command.c_path.empty()) return inputs;
+  absl::StatusOr<NpyArray> c = NpyArray::Open(command.c_path);
+  if (!c.ok()) return c.status();
+  if (const absl::Status status = check_type(*c); !status.ok()) return status;
+  const absl::StatusOr<MatmulView> view = ViewOfAddend(operand(*c, false), *shape);
+  if (!view.ok()) return view.status();
+  inputs.c = *std::move(c);
+  inputs.c_view = *view;
+  return inputs;
+}
+
+// From an n x m matrix to the m x n one.
+template <typename T>
+std::vector<T> Transpose(std::span<const T> stored, int64_t m, int64_t n) {
+  std::vector<T> result(stored.size());
+  if (result.empty()) return result;
+  for (int64_t j = 0; j < n; ++j) {
+    for (int64_t i = 0; i < m; ++i) result[i * n + j] = stored[j * m + i];
+  }
+  return result;
+}
+
+template <typename T>
+absl::StatusOr<MultiplyReport> Multiply(const Client& client, const MultiplyCommand& command,
+                                        const Inputs& inputs, NpyWriter& output) {
+  MultiplyArgs<T> args;
+  args.m = inputs.shape.m;
+  args.n = inputs.shape.n;
+  args.k = inputs.shape.k;
+  args.batch_count = inputs.shape.batch_count;
+  args.alpha = command.alpha;
+  args.beta = command.beta;
+  args.a.data = inputs.a.elements<T>();
+  args.a.transposed = inputs.shape.a.transposed;
+  args.a.batch_stride = inputs.shape.a.batch_stride;
+  args.b.data = inputs.b.elements<T>();
+  args.b.transposed = inputs.shape.b.transposed;
+  args.b.batch_stride = inputs.shape.b.batch_stride;
+  std::vector<T> reordered_c;
+  if (inputs.c) {
+    args.c.data = inputs.c->elements<T>();
+    args.c.batch_stride = inputs.c_view.batch_stride;
+    if (inputs.c_view.transposed) {
+      reordered_c = Transpose(args.c.data, args.m, args.n);
+      args.c.data = reordered_c;
+    }
+  }
+  args.d.data = output.elements<T>();
+  return client.Multiply(args);
+}
+
+struct Phase {
+  const char* name;
+  absl::Duration time;
+};
+
+std::vector<Phase> PhasesOf(const MultiplyReport& report) {
+  return {{"admit", report.admit},      {"receive", report.receive}, {"decode", report.decode},
+          {"queue", report.queue},      {"copy_in", report.copy_in}, {"compute", report.compute},
+          {"copy_out", report.copy_out}};
+}
+
+void PrintReport(const MultiplyCommand& command, const Inputs& inputs,
+                 const MultiplyReport& report) {
+  const double seconds = absl::ToDoubleSeconds(report.wall);
+  const double bytes = static_cast<double>(report.request_bytes + report.reply_bytes);
+  const double gigabytes_per_second = bytes / seconds * 1e-9;
+  const double flops = 2.0 * static_cast<double>(inputs.shape.m) *
+                       static_cast<double>(inputs.shape.n) * static_cast<double>(inputs.shape.k) *
+                       static_cast<double>(inputs.shape.batch_count);
+  const std::string type(NameOf(inputs.a.element_type()));
+  if (command.json) {
+    nlohmann::json json = {
+        {"output", command.d_path},
+        {"shape", inputs.shape.result},
+        {"m", inputs.shape.m},
+        {"n", inputs.shape.n},
+        {"k", inputs.shape.k},
+        {"batch_count", inputs.shape.batch_count},
+        {"dtype", type},
+        {"kernel", report.kernel},
+        {"device", report.device},
+        {"device_index", report.device_index},
+        {"batch_problems", report.batch_problems},
+        {"attempts", report.attempts},
+        {"request_bytes", report.request_bytes},
+        {"reply_bytes", report.reply_bytes},
+        {"total_seconds", seconds},
+        {"gigabytes_per_second", gigabytes_per_second},
+        {"gigaflops", flops / seconds * 1e-9},
+    };
+    for (const Phase& phase : PhasesOf(report)) {
+      json["server_seconds"][phase.name] = absl::ToDoubleSeconds(phase.time);
+    }
+    PrintJson(json);
+    return;
+  }
+  absl::PrintF("%s: %s %s\n", command.d_path, ToString(inputs.shape.result), type);
+  absl::PrintF("  kernel    %s\n", report.kernel.empty() ? "none was needed" : report.kernel);
+  if (!report.device.empty()) {
+    absl::PrintF("  device    %s (%d), batch of %d\n", report.device, report.device_index,
+                 report.batch_problems);
+  }
+  for (const Phase& phase : PhasesOf(report)) {
+    absl::PrintF("  %-9s %s\n", phase.name, FormatTime(phase.time));
+  }
+  absl::PrintF("  total     %s, %s at %.2f GB/s", FormatTime(report.wall), FormatBytes(bytes),
+               gigabytes_per_second);
+  if (report.attempts > 1) absl::PrintF(", %d attempts", report.attempts);
+  absl::PrintF("\n");
+}
+
+}  // namespace
+
+ExitCode RunMultiply(const ClientOptions& options, const MultiplyCommand& command) {
+  const auto bad_input = [](const absl::Status& status) {
+    PrintError(std::string(status.message()));
+    return kBadInput;
+  };
+  const absl::StatusOr<Client> client = Client::Connect(options);
+  if (!client.ok()) return bad_input(client.status());
+  const absl::StatusOr<Inputs> inputs = ReadInputs(command);
+  if (!inputs.ok()) return bad_input(inputs.status());
+  absl::StatusOr<NpyWriter> output =
+      NpyWriter::Create(command.d_path, inputs->a.element_type(), inputs->shape.result);
+  if (!output.ok()) return bad_input(output.status());
+
+  const absl::StatusOr<MultiplyReport> report =
+      inputs->a.element_type() == ElementType::kF32
+          ? Multiply<float>(*client, command, *inputs, *output)
+          : Multiply<double>(*client, command, *inputs, *output);
+  if (!report.ok()) return PrintFailure(report.status());
+  if (const absl::Status status = output->Commit(); !status.ok()) return bad_input(status);
+  PrintReport(command, *inputs, *report);
+  return kSuccess;
+}
+
+}  // namespace gemm::cli

@@ -1,0 +1,90 @@
+// What Client::Multiply takes and returns: plain values over the caller's own memory.
+//
+//   D = alpha * op(A) op(B) + beta * C,  op(A) m x k, op(B) k x n, C and D m x n,
+//
+// for batch_count products of one shape. Storage is row-major; a column-major array is one that is
+// `transposed`. In errors, a field is named by its path from MultiplyArgs: "a.leading_dimension".
+
+#ifndef GEMMD_CLIENT_CPP_GEMMD_MULTIPLY_H_
+#define GEMMD_CLIENT_CPP_GEMMD_MULTIPLY_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "absl/time/time.h"
+
+namespace gemm {
+
+// An operand. Element (i, j) of stored matrix q is data[q * batch_stride + i * leading_dimension +
+// j]. `data` may be longer than the layout needs; the rest is not sent.
+template <typename T>
+struct MatrixIn {
+  std::span<const T> data;
+
+  // op(X) is the transpose of what is stored. Not for c.
+  bool transposed = false;
+
+  // Elements from one stored row to the next; 0 is dense. Rows that are at least half of the extent
+  // are sent with their padding and without a copy; sparser ones are packed first, one copy.
+  int64_t leading_dimension = 0;
+
+  // Elements from one matrix of the batch to the next. Unset is packed, rows * leading_dimension;
+  // 0 is the same matrix for every product, sent once.
+  std::optional<int64_t> batch_stride;
+};
+
+// Where D goes. May be the memory of a, b or c: it is written once, after the whole reply is here,
+// and not at all when the call fails. Elements between rows are left alone.
+template <typename T>
+struct MatrixOut {
+  std::span<T> data;
+  int64_t leading_dimension = 0;        // as in MatrixIn
+  std::optional<int64_t> batch_stride;  // as in MatrixIn, but matrices may not overlap
+};
+
+// T is float or double. Operands that are the same memory (a times its own transpose) are sent
+// once.
+template <typename T>
+struct MultiplyArgs {
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  MatrixIn<T> a;
+  MatrixIn<T> b;
+  MatrixIn<T> c;  // neither looked at nor sent when beta is 0
+  MatrixOut<T> d;
+  double alpha = 1.0;
+  double beta = 0.0;
+  int64_t batch_count = 1;
+
+  // For the server's log; at most 128 printable ASCII characters.
+  std::string request_id;
+};
+
+struct MultiplyReport {
+  std::string kernel;  // full name; empty when nothing had to run
+  std::string device;  // for example "NVIDIA H200" or "cpu"
+  int device_index = 0;
+  uint32_t batch_problems = 0;  // requests that the server ran in the same batch, this one included
+
+  // Wall time on the server, phase by phase, in the order they happen.
+  absl::Duration admit;
+  absl::Duration receive;
+  absl::Duration decode;
+  absl::Duration queue;
+  absl::Duration copy_in;
+  absl::Duration compute;
+  absl::Duration copy_out;
+
+  // As the client saw it: the whole call, retries and the copy into d included.
+  absl::Duration wall;
+  int attempts = 0;
+  uint64_t request_bytes = 0;  // of one attempt
+  uint64_t reply_bytes = 0;
+};
+
+}  // namespace gemm
+
+#endif  // GEMMD_CLIENT_CPP_GEMMD_MULTIPLY_H_

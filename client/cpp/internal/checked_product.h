@@ -1,0 +1,98 @@
+// MultiplyArgs without its element type, checked: after CheckProduct nothing computed from it wraps
+// and every operand's bytes lie inside the caller's spans.
+
+#ifndef GEMMD_CLIENT_CPP_INTERNAL_CHECKED_PRODUCT_H_
+#define GEMMD_CLIENT_CPP_INTERNAL_CHECKED_PRODUCT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include "absl/status/statusor.h"
+#include "gemmd/multiply.h"
+#include "gemmd/server_info.h"
+
+namespace gemm::client {
+
+// A matrix (or a batch of them) in the caller's memory, in bytes.
+struct MatrixBytes {
+  std::byte* data = nullptr;  // never written, except D's
+  int64_t rows = 0;           // as stored
+  int64_t row_bytes = 0;
+  int64_t row_stride_bytes = 0;  // >= row_bytes
+  int64_t matrices = 0;          // distinct ones: 1 where the batch shares it, 0 for an empty batch
+  int64_t matrix_stride_bytes = 0;
+
+  // From the first byte to one past the last; 0 if empty. The padding after the last row is not in.
+  int64_t extent_bytes() const;
+  int64_t dense_bytes() const { return matrices * rows * row_bytes; }
+};
+
+struct CheckedProduct {
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  int64_t batch_count = 1;
+  ElementType element_type = ElementType::kF32;
+  int64_t element_bytes = 4;
+  double alpha = 1.0;
+  double beta = 0.0;
+  std::string request_id;
+
+  struct Input : MatrixBytes {
+    bool transposed = false;
+    bool shared = false;  // one matrix for the whole batch
+  };
+  Input a;
+  Input b;
+  Input c;
+  bool has_c = false;
+  MatrixBytes d;
+};
+
+struct UncheckedMatrix {
+  const char* name = "";
+  const void* data = nullptr;
+  uint64_t elements = 0;
+  bool transposed = false;
+  int64_t leading_dimension = 0;
+  std::optional<int64_t> batch_stride;
+};
+
+struct UncheckedProduct {
+  CheckedProduct scalars;  // everything but the matrices
+  UncheckedMatrix a, b, c, d;
+};
+
+absl::StatusOr<CheckedProduct> CheckProduct(const UncheckedProduct& args);
+
+template <typename T>
+absl::StatusOr<CheckedProduct> CheckProduct(const MultiplyArgs<T>& args) {
+  static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>, "float or double");
+  const auto in = [](const char* name, const MatrixIn<T>& x) {
+    return UncheckedMatrix{name,         x.data.data(),       x.data.size(),
+                           x.transposed, x.leading_dimension, x.batch_stride};
+  };
+  UncheckedProduct unchecked;
+  unchecked.scalars = {
+      .m = args.m,
+      .n = args.n,
+      .k = args.k,
+      .batch_count = args.batch_count,
+      .element_type = std::is_same_v<T, float> ? ElementType::kF32 : ElementType::kF64,
+      .element_bytes = sizeof(T),
+      .alpha = args.alpha,
+      .beta = args.beta,
+      .request_id = args.request_id};
+  unchecked.a = in("a", args.a);
+  unchecked.b = in("b", args.b);
+  unchecked.c = in("c", args.c);
+  unchecked.d = {"d",   args.d.data.data(),       args.d.data.size(),
+                 false, args.d.leading_dimension, args.d.batch_stride};
+  return CheckProduct(unchecked);
+}
+
+}  // namespace gemm::client
+
+#endif  // GEMMD_CLIENT_CPP_INTERNAL_CHECKED_PRODUCT_H_

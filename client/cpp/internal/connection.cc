@@ -1,0 +1,93 @@
+#include "client/cpp/internal/connection.h"
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "client/cpp/internal/address.h"
+#include "client/cpp/internal/error.h"
+
+namespace gemm::client {
+namespace {
+
+// The size of the whole message: the server admits a call by it before reading a byte.
+constexpr char kRequestBytesKey[] = "gemmd-request-bytes";
+
+int Milliseconds(absl::Duration duration) {
+  return static_cast<int>(std::min<int64_t>(absl::ToInt64Milliseconds(duration), INT_MAX));
+}
+
+std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options) {
+  grpc::ChannelArguments args;
+  args.SetUserAgentPrefix(absl::StrCat("gemmd-cpp/", GEMMD_CLIENT_VERSION));
+  args.SetMaxReceiveMessageSize(-1);
+  args.SetMaxSendMessageSize(-1);
+  // A gRPC that retries keeps the request's slices, and copies small ones.
+  args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, options.use_http_proxy ? 1 : 0);
+  args.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
+  // A connection for each Client, rather than one for all of a process.
+  args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  // Between failed connects gRPC answers calls with the last failure; its default of 1 s would make
+  // our own quicker retries pointless.
+  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5000);
+  // No pings (servers count them as abuse), but any finite interval makes gRPC set TCP_USER_TIMEOUT
+  // to the ping's timeout. Nothing else ends a write to a peer that has stopped reading: gRPC does
+  // not close a connection while a write is under way, and the write holds the caller's memory.
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, INT_MAX - 1);
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(options.stall_timeout));
+  return grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), args);
+}
+
+}  // namespace
+
+Connection::Connection(const ClientOptions& options)
+    : address_(options.address),
+      use_http_proxy_(options.use_http_proxy),
+      channel_(MakeChannel(options)) {
+  channel_->GetState(/*try_to_connect=*/true);
+}
+
+absl::StatusOr<grpc::ByteBuffer> Connection::Call(const std::string& method,
+                                                  const grpc::ByteBuffer& request,
+                                                  absl::Time deadline) {
+  grpc::GenericStub stub(channel_);
+  grpc::ByteBuffer reply;
+  grpc::Status status;
+  {
+    grpc::ClientContext context;
+    if (deadline != absl::InfiniteFuture()) context.set_deadline(absl::ToChronoTime(deadline));
+    context.AddMetadata(kRequestBytesKey, absl::StrCat(request.Length()));
+
+    // The callback API rather than a completion queue: gRPC's own threads keep serving the
+    // connection after this call, so borrowed memory comes back even if nobody calls again.
+    absl::Notification done;
+    stub.UnaryCall(&context, method, grpc::StubOptions(), &request, &reply,
+                   [&](grpc::Status result) {
+                     status = std::move(result);
+                     done.Notify();
+                   });
+    done.WaitForNotification();
+  }
+  if (status.ok()) return reply;
+
+  const auto code = static_cast<absl::StatusCode>(status.error_code());
+  std::string message = status.error_message();
+  if (code == absl::StatusCode::kUnavailable && status.error_details().empty()) {
+    const std::string advice = AdviceWhenUnavailable(message, address_, use_http_proxy_);
+    if (!advice.empty()) message = absl::StrCat(advice, " (", message, ")");
+  }
+  return ErrorWithDetails(code, message, status.error_details());
+}
+
+}  // namespace gemm::client

@@ -1,0 +1,31 @@
+// A Multiply call's two messages: the request, whose payloads stay in the caller's memory, and the
+// reply, whose payload is copied once into the caller's memory.
+
+#ifndef GEMMD_CLIENT_CPP_INTERNAL_MULTIPLY_MESSAGE_H_
+#define GEMMD_CLIENT_CPP_INTERNAL_MULTIPLY_MESSAGE_H_
+
+#include <grpcpp/support/byte_buffer.h>
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "client/cpp/internal/borrowed_memory.h"
+#include "client/cpp/internal/checked_product.h"
+#include "gemmd/multiply.h"
+
+namespace gemm::client {
+
+// The request in wire format: [description][header][operand][header][operand]... Operands that are
+// the same bytes go once. RESOURCE_EXHAUSTED when it or its reply is over the limit.
+absl::StatusOr<grpc::ByteBuffer> EncodeMultiply(const CheckedProduct& product,
+                                                uint64_t message_limit_bytes,
+                                                BorrowedMemory& memory);
+
+// Copies D into place and fills in what the server reports. INTERNAL when the reply is not one to
+// this product; D is then untouched.
+absl::StatusOr<MultiplyReport> DecodeMultiply(const grpc::ByteBuffer& reply,
+                                              const CheckedProduct& product);
+
+}  // namespace gemm::client
+
+#endif  // GEMMD_CLIENT_CPP_INTERNAL_MULTIPLY_MESSAGE_H_

@@ -1,0 +1,88 @@
+// Servers for the client's tests, in this process and on ports of their own.
+
+#ifndef GEMMD_TESTS_CLIENT_FAKE_SERVER_H_
+#define GEMMD_TESTS_CLIENT_FAKE_SERVER_H_
+
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/server.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "gemm/v1/gemm.grpc.pb.h"
+
+namespace gemm::testing {
+
+// Multiplies with three loops, through the stock generated service, so that what the client writes
+// by hand is read by protobuf itself.
+class FakeServer final : public v1::GemmService::Service {
+ public:
+  FakeServer();
+  ~FakeServer() override;
+
+  int port() const { return port_; }
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+  // Answers given before a call is served, first to last.
+  void FailNext(std::vector<grpc::Status> statuses);
+  // Changes every reply to Multiply.
+  void EditReplies(std::function<void(v1::MultiplyReply&)> edit);
+  void SetHealth(bool serving);
+
+  int calls() const;
+  v1::MultiplyRequest last_request() const;
+  std::string last_announced_bytes() const;  // metadata gemmd-request-bytes
+  std::string last_user_agent() const;
+
+ private:
+  grpc::Status Multiply(grpc::ServerContext* context, const v1::MultiplyRequest* request,
+                        v1::MultiplyReply* reply) override;
+  grpc::Status Explain(grpc::ServerContext* context, const v1::ExplainRequest* request,
+                       v1::ExplainReply* reply) override;
+  grpc::Status GetServerInfo(grpc::ServerContext* context, const v1::GetServerInfoRequest* request,
+                             v1::GetServerInfoReply* reply) override;
+
+  grpc::Status Record(const grpc::ServerContext& context);
+
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+
+  mutable absl::Mutex mutex_;
+  std::vector<grpc::Status> failures_ ABSL_GUARDED_BY(mutex_);
+  std::function<void(v1::MultiplyReply&)> edit_ ABSL_GUARDED_BY(mutex_);
+  int calls_ ABSL_GUARDED_BY(mutex_) = 0;
+  v1::MultiplyRequest last_request_ ABSL_GUARDED_BY(mutex_);
+  std::string last_announced_bytes_ ABSL_GUARDED_BY(mutex_);
+  std::string last_user_agent_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Takes calls and never reads their messages, as a server does that is out of memory.
+class StallingServer final : public grpc::CallbackGenericService {
+ public:
+  // refusal: what to answer at the headers; OK is no answer until the caller gives up.
+  explicit StallingServer(grpc::Status refusal = grpc::Status::OK);
+  ~StallingServer() override;
+
+  int port() const { return port_; }
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+ private:
+  grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext*) override;
+
+  const grpc::Status refusal_;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+// A status with google.rpc details as the server sends them.
+grpc::Status DetailedStatus(grpc::StatusCode code, const std::string& message,
+                            const std::string& reason, const std::string& field,
+                            int retry_delay_ms);
+
+}  // namespace gemm::testing
+
+#endif  // GEMMD_TESTS_CLIENT_FAKE_SERVER_H_
