@@ -1,20 +1,32 @@
 """Fixtures of the end-to-end tests."""
 
+import contextlib
+
 import harness
 import pytest
 
 
 @pytest.fixture(scope="module")
-def _module_server():
-    with harness.running_server() as server:
-        yield server
+def _servers():
+    """The servers that the tests of a file have used; all but the last have died."""
+    with contextlib.ExitStack() as stack:
+        servers = []
+
+        def current():
+            if not servers or servers[-1].process.poll() is not None:
+                servers.append(stack.enter_context(harness.running_server()))
+            return servers[-1]
+
+        yield current
 
 
 @pytest.fixture
-def server(_module_server):
-    """A server shared by the tests of a file. After each test it must still work."""
-    yield _module_server
-    _module_server.check_alive()
+def server(_servers):
+    """A server shared by the tests of a file. After each test it must still work; if it does not,
+    that test has failed, and the next one gets a new server."""
+    server = _servers()
+    yield server
+    server.check_alive()
 
 
 @pytest.fixture

@@ -194,7 +194,7 @@ class Server:
     def _await_start(self):
         def started():
             if self.process.poll() is not None:
-                raise AssertionError(f"gemmd exited with {self.process.returncode}:\n{self.log()}")
+                raise AssertionError(f"gemmd exited with {self.process.returncode}:\n{self.log_end()}")
             record = next((r for r in self.records() if "grpc_address" in r), None)
             if record is None:
                 return False
@@ -211,6 +211,9 @@ class Server:
 
     def log(self):
         return pathlib.Path(self._log.name).read_text(encoding="utf-8")
+
+    def log_end(self):
+        return "\n".join(self.log().splitlines()[-10:])
 
     def records(self):
         """The log's complete records; a line that is not JSON is an error."""
@@ -231,7 +234,8 @@ class Server:
 
     def check_alive(self):
         """The server is up and still multiplies correctly."""
-        assert self.process.poll() is None, f"gemmd exited:\n{self.log()}"
+        status = self.process.poll()
+        assert status is None, f"gemmd exited with {status}:\n{self.log_end()}"
         a, b = small_integers(1, 7, 5), small_integers(2, 5, 3)
         with open_channel(self.address) as channel:
             stub = gemm_pb2_grpc.GemmServiceStub(channel)
@@ -300,7 +304,7 @@ def running_server(*flags, **options):
     try:
         yield server
     except BaseException:
-        print(f"--- log of gemmd {server.pid}\n{server.log()}", file=sys.stderr)
+        print(f"--- end of the log of gemmd {server.pid}\n{server.log_end()}", file=sys.stderr)
         raise
     finally:
         stopped_by_test = server.process.poll() is not None

@@ -8,7 +8,7 @@ import grpc
 import harness
 import numpy as np
 import pytest
-from harness import MIB, failure_of, gemm_pb2, product_request, raw_multiply, small_integers
+from harness import MIB, MULTIPLY, failure_of, gemm_pb2, product_request, raw_multiply, small_integers
 
 INT64_MAX = 2**63 - 1
 
@@ -169,6 +169,22 @@ def test_nested_groups_do_not_overflow_the_stack(server):
     assert failure.code == grpc.StatusCode.INVALID_ARGUMENT, failure
 
 
+@pytest.mark.parametrize("count", [0, 2])
+def test_call_with_another_number_of_messages(server, count):
+    call = server.channel.stream_unary(MULTIPLY)
+    message = valid_request().SerializeToString()
+    try:
+        reply = call(iter([message] * count), timeout=60)
+    except grpc.RpcError as error:
+        assert error.code() in (
+            grpc.StatusCode.INVALID_ARGUMENT,
+            grpc.StatusCode.UNIMPLEMENTED,
+            grpc.StatusCode.INTERNAL,
+        ), error
+    else:
+        assert count == 2 and reply  # the second one is nobody's
+
+
 def test_unknown_method(server):
     call = server.channel.unary_unary("/gemm.v1.GemmService/Divide")
     failure = failure_of(lambda: call(b"", timeout=60))
@@ -253,7 +269,7 @@ def test_bytes_that_are_no_protocol(server, port):
         with socket.create_connection((host, int(number)), timeout=10) as connection:
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)
-            connection.settimeout(10)
+            connection.settimeout(1)
             try:
                 while connection.recv(65536):
                     pass

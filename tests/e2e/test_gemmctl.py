@@ -102,6 +102,14 @@ def test_info_health_explain(gemmctl):
     assert gemmctl("explain", "10", "10", "10", "--dtype", "f64").returncode == 0
 
 
+def test_it_ends_when_it_is_done(gemmctl, folder):
+    for _ in range(10):
+        started = time.monotonic()
+        done = gemmctl("multiply", folder / "a.npy", folder / "b.npy", "-o", folder / "d.npy")
+        assert done.returncode == 0, done
+        assert time.monotonic() - started < (20 if harness.SANITIZED else 3)
+
+
 def test_address_from_the_environment(server, folder):
     done = run([harness.BIN / "gemmctl", "health"], clean_environment(GEMMD_ADDRESS=server.address))
     assert done.returncode == 0, done

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from harness import (
     MIB,
+    MULTIPLY,
     PATIENCE,
     failure_of,
     open_channel,
@@ -120,16 +121,55 @@ def test_full_queue():
 
 def test_no_line_for_admission():
     with running_server("--admission-budget=64MiB", "--admission-line=0") as server:
-        # An unannounced message counts as large as it may be, so one at a time fills the budget.
-        a, b = np.zeros((2048, 2048), np.float32), np.zeros((2048, 1), np.float32)
-        request = product_request(a, b)
-        calls = [server.stub.Multiply.future(request, timeout=PATIENCE) for _ in range(16)]
-        refused = [harness.Failure(call) for call in calls if call.exception() is not None]
-        assert 1 <= len(refused) <= 15, refused
-        for failure in refused:
+        # An unannounced message counts as large as it may be, so this call, whose headers are there
+        # and whose message is not, fills the budget.
+        send = threading.Event()
+        request = small_request()
+
+        def messages():
+            send.wait(PATIENCE)
+            yield request.SerializeToString()
+
+        first = server.channel.stream_unary(MULTIPLY).future(messages(), timeout=PATIENCE)
+        wait_until(
+            lambda: server.metric("gemmd_budget_used_bytes", pool="admission") == 64 * MIB,
+            "admission of the first call",
+        )
+        for _ in range(5):
+            failure = failure_of(lambda: server.multiply(request))
             assert failure.code == CODE.UNAVAILABLE, failure
             assert failure.reason == "QUEUE_FULL", failure
             assert failure.retry_seconds > 0, failure
+        send.set()
+        first.result()
+        wait_until_all_is_given_back(server)
+        server.check_alive()
+
+
+def test_waiting_in_line_for_admission():
+    with running_server("--admission-budget=64MiB") as server:
+        send = threading.Event()
+        request = small_request()
+
+        def messages():
+            send.wait(PATIENCE)
+            yield request.SerializeToString()
+
+        first = server.channel.stream_unary(MULTIPLY).future(messages(), timeout=PATIENCE)
+        wait_until(
+            lambda: server.metric("gemmd_budget_used_bytes", pool="admission") == 64 * MIB,
+            "admission of the first call",
+        )
+        waiting = [server.stub.Multiply.future(request, timeout=PATIENCE) for _ in range(20)]
+        failure = failure_of(lambda: server.multiply(request, timeout=0.2))
+        assert failure.code == CODE.DEADLINE_EXCEEDED, failure
+        for call in waiting[:5]:
+            call.cancel()
+        assert not any(call.done() for call in waiting[5:])
+        send.set()
+        first.result()
+        for call in waiting[5:]:
+            call.result()
         wait_until_all_is_given_back(server)
         server.check_alive()
 

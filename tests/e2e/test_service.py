@@ -281,11 +281,13 @@ def test_second_server_on_the_port(server):
 
 
 def test_sigterm_when_idle():
-    with running_server() as server:
-        started = time.monotonic()
-        server.terminate()
-        assert server.wait() == 0
-        assert time.monotonic() - started < (20 if harness.SANITIZED else 3)
+    for _ in range(6):
+        with running_server() as server:
+            server.check_alive()
+            started = time.monotonic()
+            server.terminate()
+            assert server.wait() == 0
+            assert time.monotonic() - started < (20 if harness.SANITIZED else 2)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -336,11 +338,6 @@ def test_sigterm_finishes_what_is_in_flight():
         call = server.stub.Multiply.future(request, timeout=PATIENCE)
         wait_until(lambda: server.metric("gemmd_budget_used_bytes", pool="host") > 0, "the product")
         server.terminate()
-        wait_until(
-            lambda: failure_of(lambda: server.multiply(small_request())).code
-            == grpc.StatusCode.UNAVAILABLE,
-            "refusal of new calls",
-        )
         assert len(call.result().payloads[0]) == request.product.batch_count * 64 * 64 * 4
         assert server.wait() == 0
 
@@ -350,6 +347,7 @@ def test_new_calls_while_draining_get_a_reason():
         call = server.stub.Multiply.future(slow_request(server, 2), timeout=PATIENCE)
         wait_until(lambda: server.metric("gemmd_budget_used_bytes", pool="host") > 0, "the product")
         server.terminate()
+        # The first ones may still come in time.
         failure = failure_of(lambda: [server.multiply(small_request()) for _ in range(1000)])
         assert failure.code == grpc.StatusCode.UNAVAILABLE, failure
         # Or the connection's end, where that came first.
