@@ -1,0 +1,58 @@
+"""NumPy client of gemmd, a service that multiplies matrices on GPUs.
+
+>>> import gemmd
+>>> with gemmd.Client("gpu7:50051") as c:
+...     d = c.matmul(a, b)
+
+Start at `Client`; every error is a `GemmdError`.
+"""
+
+from gemmd._allocator import keep_freed_memory
+from gemmd._version import __version__
+from gemmd.client import Client
+from gemmd.errors import (
+    Cancelled,
+    ConnectionFailed,
+    DeadlineExceeded,
+    GemmdError,
+    Internal,
+    InvalidArgument,
+    InvalidType,
+    ResourceExhausted,
+    Unavailable,
+    Unimplemented,
+)
+from gemmd.results import (
+    Candidate,
+    Device,
+    Explanation,
+    Health,
+    MatmulResult,
+    Report,
+    ServerInfo,
+)
+
+__all__ = [
+    "Client",
+    # Results
+    "Candidate",
+    "Device",
+    "Explanation",
+    "Health",
+    "MatmulResult",
+    "Report",
+    "ServerInfo",
+    # Errors
+    "Cancelled",
+    "ConnectionFailed",
+    "DeadlineExceeded",
+    "GemmdError",
+    "Internal",
+    "InvalidArgument",
+    "InvalidType",
+    "ResourceExhausted",
+    "Unavailable",
+    "Unimplemented",
+    "__version__",
+    "keep_freed_memory",
+]

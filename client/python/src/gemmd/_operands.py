@@ -1,0 +1,153 @@
+"""Checks of the arrays that a caller passes, and their shapes as matrices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gemmd._payload import Array
+from gemmd.errors import InvalidArgument, InvalidType
+
+# The element types of the contract, by NumPy's name.
+DATA_TYPES = {"float32": "DATA_TYPE_F32", "float64": "DATA_TYPE_F64"}
+
+_INTEGER_CAST = "cast it to numpy.float64 (exact up to 2**53) or numpy.float32 (up to 2**24)"
+_CASTS = {  # by dtype.kind
+    "b": "cast it to numpy.float32",
+    "i": _INTEGER_CAST,
+    "u": _INTEGER_CAST,
+    "c": "multiply its real and imaginary parts on their own",
+    "O": "cast it to numpy.float64",
+}
+
+
+@dataclass(frozen=True)
+class Operands:
+    """The matrices of a product, all of one data type, broadcast to one batch shape.
+
+    Attributes:
+        a, b, c: Of shapes batch + (m, k), batch + (k, n) and batch + (m, n); views of what the
+            caller passed. c is None where it is not read.
+        result_shape: Of D as NumPy would have it, where one-dimensional operands lose their axis.
+    """
+
+    a: Array
+    b: Array
+    c: Array | None
+    batch: tuple[int, ...]
+    m: int
+    n: int
+    k: int
+    dtype: np.dtype[Any]
+    result_shape: tuple[int, ...]
+
+
+def check_operands(
+    a: npt.ArrayLike, b: npt.ArrayLike, c: npt.ArrayLike | None, reads_c: bool
+) -> Operands:
+    """Checks types and shapes by the rules of numpy.matmul; c may be anything that broadcasts."""
+    left, right = _as_array("a", a), _as_array("b", b)
+    _check_same_type("b", right, left.dtype)
+    for name, array in (("a", left), ("b", right)):
+        if array.ndim == 0:
+            raise InvalidArgument(
+                f"{name} is a scalar; it must have at least one dimension",
+                field=name,
+                hint="multiply by a scalar with alpha=",
+            )
+    row, column = left.ndim == 1, right.ndim == 1
+    left = left[np.newaxis, :] if row else left
+    right = right[:, np.newaxis] if column else right
+    m, k = left.shape[-2:]
+    n = right.shape[-1]
+    if right.shape[-2] != k:
+        raise InvalidArgument(
+            f"b has {right.shape[-2]} rows but a has {k} columns: shapes {np.shape(a)} and "
+            f"{np.shape(b)} do not multiply",
+            field="b",
+        )
+    try:
+        batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    except ValueError:
+        raise InvalidArgument(
+            f"the batch dimensions of a {left.shape[:-2]} and b {right.shape[:-2]} do not "
+            "broadcast together",
+            field="b",
+        ) from None
+    result_shape = batch + (() if row else (m,)) + (() if column else (n,))
+    addend = None
+    if c is not None:
+        given = _as_array("c", c)
+        _check_same_type("c", given, left.dtype)
+        addend = _broadcast_addend(given, result_shape, row, column)
+    return Operands(
+        a=np.broadcast_to(left, (*batch, m, k)),
+        b=np.broadcast_to(right, (*batch, k, n)),
+        c=addend if reads_c else None,
+        batch=batch,
+        m=m,
+        n=n,
+        k=k,
+        dtype=left.dtype.newbyteorder("="),
+        result_shape=result_shape,
+    )
+
+
+def check_out(out: Array, operands: Operands) -> None:
+    """Whether the result can be stored in `out`."""
+    if not isinstance(out, np.ndarray):
+        raise InvalidType(f"out is a {type(out).__name__}; it must be a numpy array", field="out")
+    if out.dtype != operands.dtype:
+        raise InvalidType(f"out is {out.dtype}, but the result is {operands.dtype}", field="out")
+    if out.shape != operands.result_shape:
+        raise InvalidArgument(
+            f"out has shape {out.shape}, but the result has {operands.result_shape}", field="out"
+        )
+    if not out.flags.writeable:
+        raise InvalidArgument("out is read-only", field="out")
+
+
+def _as_array(name: str, value: npt.ArrayLike) -> Array:
+    if isinstance(value, np.ma.MaskedArray):
+        raise InvalidType(
+            f"{name} is a masked array, whose mask would be lost",
+            field=name,
+            hint=f"pass {name}.filled(0), or another value for what is masked",
+        )
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidType(f"{name} cannot be made an array: {error}", field=name) from error
+    if array.dtype.name not in DATA_TYPES:
+        cast = _CASTS.get(array.dtype.kind, "cast it to numpy.float32 or numpy.float64")
+        raise InvalidType(
+            f"{name} has dtype {array.dtype}; the service takes float32 and float64 and never "
+            "converts silently",
+            field=name,
+            hint=cast if array.dtype.kind == "c" else f"{cast}, as {name}.astype(...)",
+        )
+    return array
+
+
+def _check_same_type(name: str, array: Array, dtype: np.dtype[Any]) -> None:
+    if array.dtype.name != dtype.name:
+        raise InvalidType(
+            f"{name} has dtype {array.dtype} but a has {dtype.name}; a product has one type",
+            field=name,
+            hint=f"cast one of them: {name}.astype(numpy.{dtype.name}) computes in {dtype.name}",
+        )
+
+
+def _broadcast_addend(c: Array, shape: tuple[int, ...], row: bool, column: bool) -> Array:
+    try:
+        c = np.broadcast_to(c, shape)
+    except ValueError:
+        raise InvalidArgument(
+            f"c has shape {c.shape}, which does not broadcast to the result's {shape}", field="c"
+        ) from None
+    if column:
+        c = c[..., np.newaxis]
+    return c[..., np.newaxis, :] if row else c
