@@ -47,13 +47,10 @@ absl::Status CheckOptions(const ClientOptions& options) {
 
 // A call's last error, as its caller sees it.
 absl::Status Final(const absl::Status& status, int attempts, absl::Duration elapsed) {
-  std::string text(status.message());
-  const std::string time = absl::FormatDuration(absl::Trunc(elapsed, absl::Milliseconds(1)));
-  if (absl::IsDeadlineExceeded(status) && !GetErrorDetail(status)) {
-    text = absl::StrCat("no reply within ", time, " (", text, ")");
-  }
-  if (attempts > 1) absl::StrAppend(&text, " [", attempts, " attempts in ", time, "]");
-  return client::Reword(status, text);
+  if (attempts == 1) return status;
+  return client::Reword(
+      status, absl::StrCat(std::string(status.message()), " [", attempts, " attempts in ",
+                           absl::FormatDuration(absl::Trunc(elapsed, absl::Milliseconds(1))), "]"));
 }
 
 }  // namespace

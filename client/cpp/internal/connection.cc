@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "client/cpp/internal/address.h"
 #include "client/cpp/internal/error.h"
 
@@ -61,6 +62,7 @@ Connection::Connection(const ClientOptions& options)
 absl::StatusOr<grpc::ByteBuffer> Connection::Call(const std::string& method,
                                                   const grpc::ByteBuffer& request,
                                                   absl::Time deadline) {
+  const absl::Time start = absl::Now();
   grpc::GenericStub stub(channel_);
   grpc::ByteBuffer reply;
   grpc::Status status;
@@ -83,11 +85,20 @@ absl::StatusOr<grpc::ByteBuffer> Connection::Call(const std::string& method,
 
   const auto code = static_cast<absl::StatusCode>(status.error_code());
   std::string message = status.error_message();
-  if (code == absl::StatusCode::kUnavailable && status.error_details().empty()) {
-    const std::string advice = AdviceWhenUnavailable(message, address_, use_http_proxy_);
-    if (!advice.empty()) message = absl::StrCat(advice, " (", message, ")");
+  if (!status.error_details().empty()) {
+    return ErrorWithDetails(code, message, status.error_details());
   }
-  return ErrorWithDetails(code, message, status.error_details());
+  // The network's failures: gRPC's text, behind one for people.
+  std::string advice;
+  if (code == absl::StatusCode::kUnavailable) {
+    advice = AdviceWhenUnavailable(message, address_, use_http_proxy_);
+  } else if (code == absl::StatusCode::kDeadlineExceeded) {
+    const bool connected = channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY;
+    advice = absl::StrCat(
+        connected ? "no reply from " : "no gRPC server answered at ", address_, " within ",
+        absl::FormatDuration(absl::Trunc(absl::Now() - start, absl::Milliseconds(1))));
+  }
+  return absl::Status(code, advice.empty() ? message : absl::StrCat(advice, " (", message, ")"));
 }
 
 }  // namespace gemm::client
