@@ -45,6 +45,7 @@ TEST(AdviceTest, SaysWhatToLookAt) {
   EXPECT_THAT(advice("DNS resolution failed for x"), HasSubstr("cannot be found"));
   EXPECT_THAT(advice("Socket closed"), HasSubstr("expects TLS"));
   EXPECT_THAT(advice("Ssl handshake failed"), HasSubstr("expects TLS"));
+  EXPECT_THAT(advice("Failed parsing HTTP/2"), HasSubstr("is not gemmd"));
   EXPECT_EQ(advice("something new"), "");
 }
 

@@ -68,7 +68,7 @@ std::string AdviceWhenUnavailable(const std::string& grpc_message, const std::st
              says("deadline exceeded")) {
     advice = absl::StrCat(address, " cannot be reached: is the host up and the port open?");
   } else if (says("socket closed") || says("handshake") || says("reset by peer") ||
-             says("broken pipe") || says("http1") || says("http2")) {
+             says("broken pipe") || says("http1") || says("http/2")) {
     advice = absl::StrCat("whatever listens at ", address,
                           " closed the connection: it stopped, is not gemmd, or expects TLS, "
                           "which this client does not speak");
