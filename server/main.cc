@@ -90,10 +90,15 @@ class StopSignals {
   std::function<void()> stop_;  // protected by mutex_
 };
 
+ExitStatus StartFailed(const absl::Status& status) {
+  Log(LogLevel::kError, std::string(status.message()));
+  return absl::IsInvalidArgument(status) ? kExitBadOptions : kExitStartFailed;
+}
+
 int Main(int argc, char** argv) {
   TuneProcess();
   signal(SIGPIPE, SIG_IGN);  // whoever read the log may go away; that is no reason to die
-  StopSignals& signals = *new StopSignals;
+  static StopSignals& signals = *new StopSignals;
 
   const absl::StatusOr<ParsedOptions> parsed = ParseOptions(argc, argv, environ);
   if (!parsed.ok()) {
@@ -121,14 +126,11 @@ int Main(int argc, char** argv) {
     Log(LogLevel::kWarning, "serving without encryption or authentication (--insecure)");
   }
 
-  // Never destroyed: nothing is left to do after Run but to stop the HTTP server of the metrics
-  // page, which takes it up to two seconds.
-  static auto& server = *new absl::StatusOr<std::unique_ptr<Server>>(Server::Start(options));
-  if (!server.ok()) {
-    Log(LogLevel::kError, std::string(server.status().message()));
-    return absl::IsInvalidArgument(server.status()) ? kExitBadOptions : kExitStartFailed;
-  }
-  signals.OnStop([] { (*server)->RequestStop(); });
+  auto devices = OpenDevices(options);
+  if (!devices.ok()) return StartFailed(devices.status());
+  const auto server = Server::Start(options, *std::move(devices));
+  if (!server.ok()) return StartFailed(server.status());
+  signals.OnStop([&server] { (*server)->RequestStop(); });
   if ((*server)->Run() == Server::End::kDeviceLost) _exit(kExitDeviceLost);
   return kExitDrained;
 }

@@ -1,11 +1,8 @@
 #include "server/server.h"
 
-#include <prometheus/exposer.h>
-
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
-#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -22,6 +19,7 @@
 #include "server/rpc/rpc_server.h"
 #include "server/telemetry/logging.h"
 #include "server/telemetry/metrics.h"
+#include "server/telemetry/metrics_page.h"
 #if GEMMD_WITH_CUDA
 #include "server/engine/cuda_device.h"
 #endif
@@ -71,29 +69,6 @@ absl::StatusOr<Devices> OpenGpus([[maybe_unused]] const std::string& force_kerne
 #else
   return absl::FailedPreconditionError("this gemmd was built without CUDA");
 #endif
-}
-
-absl::StatusOr<Devices> OpenDevices(const Options& options) {
-  if (options.device == DeviceChoice::kCpu) return OpenCpu(options.force_kernel);
-  absl::StatusOr<Devices> gpus = OpenGpus(options.force_kernel);
-  if (gpus.ok() || absl::IsInvalidArgument(gpus.status())) return gpus;
-
-  const std::vector<std::string> found = FindNvidiaHardware();
-  if (options.device == DeviceChoice::kAuto && found.empty()) {
-    Log(LogLevel::kInfo, "no NVIDIA device on this machine, computing on the CPU");
-    return OpenCpu(options.force_kernel);
-  }
-  std::string text = absl::StrCat(std::string(gpus.status().message()), "; found ",
-                                  found.empty() ? "no NVIDIA device" : absl::StrJoin(found, ", "));
-  const bool has_node = std::any_of(found.begin(), found.end(), [](const std::string& what) {
-    return absl::StartsWith(what, "/dev/");
-  });
-  if (!found.empty() && !has_node) {
-    absl::StrAppend(&text,
-                    ", but no /dev/nvidia*: a container needs --gpus all, a host the driver");
-  }
-  absl::StrAppend(&text, "; --device=cpu computes on the CPU");
-  return absl::FailedPreconditionError(text);
 }
 
 // Label values for metrics: a kernel's name begins with its family's.
@@ -169,21 +144,6 @@ absl::Status SelfTest(Engine& engine) {
   return result.get();
 }
 
-absl::StatusOr<std::unique_ptr<prometheus::Exposer>> ExposeMetrics(const std::string& address,
-                                                                   const Metrics& metrics) {
-  try {
-    auto exposer = std::make_unique<prometheus::Exposer>(address);
-    for (const auto& collectable : metrics.collectables()) {
-      exposer->RegisterCollectable(collectable);
-    }
-    return exposer;
-  } catch (const std::exception&) {  // its text says nothing of the address
-    return absl::FailedPreconditionError(
-        absl::StrCat("cannot listen on ", address,
-                     ": the address is in use, or not one of this machine (--metrics-listen)"));
-  }
-}
-
 std::string WithPort(const std::string& listen, int port) {
   HostPort address = *ParseHostPort(listen);
   address.port = port;
@@ -195,7 +155,9 @@ class ServerImpl final : public Server {
   explicit ServerImpl(const Options& options) : options_(options) {}
   ~ServerImpl() override;
 
-  absl::Status Start();
+  absl::Status Start(Devices devices);
+  std::string grpc_address() const override;
+  std::string metrics_address() const override;
   End Run() override;
   void RequestStop() override;
 
@@ -210,7 +172,7 @@ class ServerImpl final : public Server {
   std::unique_ptr<Observer> observer_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<RpcServer> rpc_;
-  std::unique_ptr<prometheus::Exposer> exposer_;
+  std::unique_ptr<MetricsPage> metrics_page_;
 
   std::mutex mutex_;
   // State below is protected by mutex_.
@@ -223,13 +185,10 @@ ServerImpl::~ServerImpl() {
   if (metrics_ != nullptr) metrics_->RemoveGauges();
 }
 
-absl::Status ServerImpl::Start() {
-  absl::StatusOr<Devices> devices = OpenDevices(options_);
-  if (!devices.ok()) return devices.status();
-
+absl::Status ServerImpl::Start(Devices devices) {
   MetricsOptions metrics_options{
-      std::string(Version()), std::string(Commit()), KernelFamilies(*devices), {}};
-  for (const auto& device : *devices) {
+      std::string(Version()), std::string(Commit()), KernelFamilies(devices), {}};
+  for (const auto& device : devices) {
     const DeviceDescription& description = device->description();
     metrics_options.devices.push_back(description);
     Log(LogLevel::kInfo, "device ready",
@@ -247,7 +206,7 @@ absl::Status ServerImpl::Start() {
   });
   const EngineOptions engine_options{{options_.queue_problems, options_.queue_bytes},
                                      options_.host_memory_bytes};
-  engine_ = std::make_unique<Engine>(engine_options, *std::move(devices), clock_, *observer_);
+  engine_ = std::make_unique<Engine>(engine_options, std::move(devices), clock_, *observer_);
   if (absl::Status status = SelfTest(*engine_); !status.ok()) {
     return absl::FailedPreconditionError(
         absl::StrCat("the first product failed: ", std::string(status.message())));
@@ -266,19 +225,24 @@ absl::Status ServerImpl::Start() {
   rpc_ = *std::move(rpc);
   AddGauges();
 
-  std::string metrics_address;
   if (!options_.metrics_listen.empty()) {
-    auto exposer = ExposeMetrics(options_.metrics_listen, *metrics_);
-    if (!exposer.ok()) return exposer.status();
-    exposer_ = *std::move(exposer);
-    metrics_address = WithPort(options_.metrics_listen, exposer_->GetListeningPorts().front());
+    const HostPort address = *ParseHostPort(options_.metrics_listen);
+    auto page = MetricsPage::Serve(address.host, address.port, *metrics_);
+    if (!page.ok()) return page.status();
+    metrics_page_ = *std::move(page);
   }
 
   rpc_->SetServing(true);
   Log(LogLevel::kInfo, "gemmd listening",
-      {{"grpc_address", WithPort(options_.listen, rpc_->port())},
-       {"metrics_address", metrics_address}});
+      {{"grpc_address", grpc_address()}, {"metrics_address", metrics_address()}});
   return absl::OkStatus();
+}
+
+std::string ServerImpl::grpc_address() const { return WithPort(options_.listen, rpc_->port()); }
+
+std::string ServerImpl::metrics_address() const {
+  if (metrics_page_ == nullptr) return {};
+  return WithPort(options_.metrics_listen, metrics_page_->port());
 }
 
 void ServerImpl::AddGauges() {
@@ -350,9 +314,32 @@ std::vector<std::string> FindNvidiaHardware(const std::string& root) {
   return found;
 }
 
-absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options) {
+absl::StatusOr<Devices> OpenDevices(const Options& options) {
+  if (options.device == DeviceChoice::kCpu) return OpenCpu(options.force_kernel);
+  absl::StatusOr<Devices> gpus = OpenGpus(options.force_kernel);
+  if (gpus.ok() || absl::IsInvalidArgument(gpus.status())) return gpus;
+
+  const std::vector<std::string> found = FindNvidiaHardware();
+  if (options.device == DeviceChoice::kAuto && found.empty()) {
+    Log(LogLevel::kInfo, "no NVIDIA device on this machine, computing on the CPU");
+    return OpenCpu(options.force_kernel);
+  }
+  std::string text = absl::StrCat(std::string(gpus.status().message()), "; found ",
+                                  found.empty() ? "no NVIDIA device" : absl::StrJoin(found, ", "));
+  const bool has_node = std::any_of(found.begin(), found.end(), [](const std::string& what) {
+    return absl::StartsWith(what, "/dev/");
+  });
+  if (!found.empty() && !has_node) {
+    absl::StrAppend(&text,
+                    ", but no /dev/nvidia*: a container needs --gpus all, a host the driver");
+  }
+  absl::StrAppend(&text, "; --device=cpu computes on the CPU");
+  return absl::FailedPreconditionError(text);
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Devices devices) {
   auto server = std::make_unique<ServerImpl>(options);
-  if (absl::Status status = server->Start(); !status.ok()) return status;
+  if (absl::Status status = server->Start(std::move(devices)); !status.ok()) return status;
   return server;
 }
 

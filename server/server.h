@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/engine/device.h"
 #include "server/options.h"
 
 namespace gemm {
@@ -20,16 +21,25 @@ std::string_view Commit();   // "unknown" when built outside a checkout
 // 3D controllers on PCI even where no driver has made nodes for them. Empty: none at all.
 std::vector<std::string> FindNvidiaHardware(const std::string& root = "/");
 
+// The devices that --device and --force-kernel ask for, at least one. INVALID_ARGUMENT for a kernel
+// that is not there; FAILED_PRECONDITION, saying what was found and what is needed, for devices.
+absl::StatusOr<std::vector<std::unique_ptr<Device>>> OpenDevices(const Options& options);
+
 class Server {
  public:
   enum class End { kDrained, kDeviceLost };
 
-  // Opens the devices, computes a small product to see that they work, listens, and says SERVING.
-  // Logs "gemmd listening" with the addresses. INVALID_ARGUMENT for options that cannot be met,
-  // FAILED_PRECONDITION for a machine that cannot run them: no usable device, an address in use.
-  static absl::StatusOr<std::unique_ptr<Server>> Start(const Options& options);
+  // Computes a small product to see that the devices work, listens, says SERVING, and logs "gemmd
+  // listening" with the addresses. FAILED_PRECONDITION when a device computes nothing or something
+  // wrong, or an address cannot be had.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(
+      const Options& options, std::vector<std::unique_ptr<Device>> devices);
 
   virtual ~Server() = default;
+
+  // Where it listens, with the real ports. The latter is empty when there is no metrics page.
+  virtual std::string grpc_address() const = 0;
+  virtual std::string metrics_address() const = 0;
 
   // Blocks until RequestStop or until no device is left that works, and takes the server down:
   //   health says NOT_SERVING; serve on for drain_window; refuse new calls; wait for those in

@@ -73,7 +73,7 @@ class Metrics final : public EngineObserver {
   void SetGauges(Gauges gauges);
   void RemoveGauges();
 
-  // For the exposer, which keeps weak references: they live as long as this.
+  // What makes up the metrics page.
   std::vector<std::shared_ptr<prometheus::Collectable>> collectables() const;
 
  private:

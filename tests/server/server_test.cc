@@ -1,16 +1,29 @@
 #include "server/server.h"
 
 #include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <utility>
+
+#include "gemm/v1/gemm.grpc.pb.h"
+#include "grpc/health/v1/health.pb.h"
+#include "server/engine/cpu_device.h"
+#include "tests/server/engine/puppet_device.h"
 
 namespace gemm {
 namespace {
 
 namespace fs = std::filesystem;
+using grpc::health::v1::HealthCheckResponse;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 class FindNvidiaHardwareTest : public ::testing::Test {
@@ -54,6 +67,179 @@ TEST_F(FindNvidiaHardwareTest, IgnoresOtherVendorsAndOtherKindsOfDevice) {
   AddPci("0000:00:0a.0", "0x10de", "0x068000");  // a bridge
   Write("sys/module/nvidia/version", "535.104.05");
   EXPECT_THAT(FindNvidiaHardware(root_.string()), IsEmpty());
+}
+
+// A server on the puppet device, which computes on the CPU until told otherwise, and a client.
+class ServerTest : public ::testing::Test {
+ protected:
+  ServerTest() {
+    options_.listen = "127.0.0.1:0";
+    options_.metrics_listen = "127.0.0.1:0";
+    auto puppet = std::make_unique<PuppetDevice>();
+    puppet_ = puppet.get();
+    puppet_->on_run = [this](Job& job) { return Compute(job); };
+    devices_.push_back(std::move(puppet));
+  }
+
+  virtual absl::Status Compute(Job& job) { return cpu_->Run(job); }
+
+  absl::Status Start() {
+    auto server = Server::Start(options_, std::move(devices_));
+    if (!server.ok()) return server.status();
+    server_ = *std::move(server);
+    channel_ = grpc::CreateChannel(server_->grpc_address(), grpc::InsecureChannelCredentials());
+    return absl::OkStatus();
+  }
+
+  // A product of nothing but a scalar: 2 * 3.
+  grpc::Status Multiply(float* result) {
+    const float a = 2;
+    const float b = 3;
+    v1::MultiplyRequest request;
+    v1::Product& product = *request.mutable_product();
+    product.set_m(1);
+    product.set_n(1);
+    product.set_k(1);
+    product.set_data_type(v1::DATA_TYPE_F32);
+    product.mutable_a()->set_payload(0);
+    product.mutable_b()->set_payload(1);
+    request.add_payloads(&a, sizeof(a));
+    request.add_payloads(&b, sizeof(b));
+    v1::MultiplyReply reply;
+    grpc::ClientContext context;
+    const grpc::Status status =
+        v1::GemmService::NewStub(channel_)->Multiply(&context, request, &reply);
+    if (status.ok()) std::memcpy(result, reply.payloads(0).data(), sizeof(*result));
+    return status;
+  }
+
+  HealthCheckResponse::ServingStatus Health() {
+    using HealthCheckRequest = grpc::health::v1::HealthCheckRequest;
+    grpc::TemplatedGenericStub<HealthCheckRequest, HealthCheckResponse> stub(channel_);
+    grpc::ClientContext context;
+    const HealthCheckRequest request;
+    HealthCheckResponse response;
+    std::promise<grpc::Status> done;
+    stub.UnaryCall(&context, "/grpc.health.v1.Health/Check", {}, &request, &response,
+                   [&done](grpc::Status status) { done.set_value(std::move(status)); });
+    const grpc::Status status = done.get_future().get();
+    return status.ok() ? response.status() : HealthCheckResponse::UNKNOWN;
+  }
+
+  std::unique_ptr<Device> cpu_ = OpenCpuDevice();
+  Options options_;
+  PuppetDevice* puppet_ = nullptr;
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::unique_ptr<Server> server_;
+  std::shared_ptr<grpc::Channel> channel_;
+};
+
+TEST_F(ServerTest, ServesAndDrains) {
+  ASSERT_TRUE(Start().ok());
+  EXPECT_EQ(puppet_->runs(), 1);  // the self-test
+  EXPECT_THAT(server_->metrics_address(), HasSubstr("127.0.0.1:"));
+  EXPECT_EQ(Health(), HealthCheckResponse::SERVING);
+  float result = 0;
+  EXPECT_TRUE(Multiply(&result).ok());
+  EXPECT_EQ(result, 6);
+  server_->RequestStop();
+  EXPECT_EQ(server_->Run(), Server::End::kDrained);
+}
+
+TEST_F(ServerTest, SaysNotServingButServesThroughTheDrainWindow) {
+  options_.drain_window = absl::Seconds(2);
+  ASSERT_TRUE(Start().ok());
+  auto end = std::async(std::launch::async, [this] { return server_->Run(); });
+  server_->RequestStop();
+  while (Health() == HealthCheckResponse::SERVING) continue;
+  EXPECT_EQ(Health(), HealthCheckResponse::NOT_SERVING);
+  float result = 0;
+  EXPECT_TRUE(Multiply(&result).ok());
+  EXPECT_EQ(result, 6);
+  EXPECT_EQ(end.get(), Server::End::kDrained);
+  EXPECT_FALSE(Multiply(&result).ok());
+}
+
+TEST_F(ServerTest, FinishesWhatIsInFlightWhenStopped) {
+  ASSERT_TRUE(Start().ok());
+  std::promise<void> running;
+  std::promise<void> release;
+  puppet_->on_run = [&](Job& job) {
+    running.set_value();
+    release.get_future().wait();
+    return Compute(job);
+  };
+  float result = 0;
+  auto call = std::async(std::launch::async, [&] { return Multiply(&result); });
+  running.get_future().wait();
+  server_->RequestStop();
+  auto end = std::async(std::launch::async, [this] { return server_->Run(); });
+  EXPECT_EQ(end.wait_for(std::chrono::milliseconds(200)), std::future_status::timeout);
+  release.set_value();
+  const grpc::Status status = call.get();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(result, 6);
+  EXPECT_EQ(end.get(), Server::End::kDrained);
+}
+
+TEST_F(ServerTest, EndsWhenTheLastDeviceIsLost) {
+  ASSERT_TRUE(Start().ok());
+  puppet_->on_run = [this](Job&) {
+    puppet_->Lose();
+    return absl::InternalError("illegal address");
+  };
+  auto end = std::async(std::launch::async, [this] { return server_->Run(); });
+  float result = 0;
+  EXPECT_EQ(Multiply(&result).error_code(), grpc::StatusCode::INTERNAL);
+  EXPECT_EQ(end.get(), Server::End::kDeviceLost);
+}
+
+TEST_F(ServerTest, RefusesToStartOnADeviceThatComputesWrongNumbers) {
+  puppet_->on_run = [this](Job& job) {
+    const absl::Status status = Compute(job);
+    job.output.data()[0] ^= std::byte{1};
+    return status;
+  };
+  const absl::Status status = Start();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("wrong product"));
+}
+
+TEST_F(ServerTest, RefusesToStartOnADeviceThatFails) {
+  puppet_->on_run = [](Job&) { return absl::InternalError("no kernel image"); };
+  const absl::Status status = Start();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no kernel image"));
+}
+
+TEST_F(ServerTest, AnAddressInUseIsAnErrorThatNamesIt) {
+  std::vector<std::unique_ptr<Device>> devices;
+  devices.push_back(OpenCpuDevice());
+  const auto other = Server::Start(options_, std::move(devices));
+  ASSERT_TRUE(other.ok()) << other.status();
+
+  options_.metrics_listen = (*other)->metrics_address();
+  const absl::Status metrics = Start();
+  EXPECT_EQ(metrics.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(metrics.message()),
+              AllOf(HasSubstr(options_.metrics_listen + ": Address already in use"),
+                    HasSubstr("--metrics-listen")));
+
+  options_.metrics_listen = "";
+  options_.listen = (*other)->grpc_address();
+  devices_ = std::vector<std::unique_ptr<Device>>();
+  devices_.push_back(OpenCpuDevice());
+  const absl::Status grpc = Start();
+  EXPECT_EQ(grpc.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(grpc.message()), HasSubstr(options_.listen + ": "));
+}
+
+TEST(OpenDevicesTest, ForcesNoKernelOnTheCpu) {
+  Options options;
+  options.device = DeviceChoice::kCpu;
+  EXPECT_TRUE(OpenDevices(options).ok());
+  options.force_kernel = "tiled_f32_32x32x32";
+  EXPECT_EQ(OpenDevices(options).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -2,8 +2,8 @@
 find_package(nlohmann_json REQUIRED)
 
 gemmd_server_test(telemetry_test
-  SOURCES telemetry/logging_test.cc telemetry/metrics_test.cc
-  LIBRARIES gemmd_telemetry prometheus-cpp::pull nlohmann_json::nlohmann_json
+  SOURCES telemetry/logging_test.cc telemetry/metrics_page_test.cc telemetry/metrics_test.cc
+  LIBRARIES gemmd_telemetry nlohmann_json::nlohmann_json
   LABELS "unit;nogrpc")
 target_compile_definitions(telemetry_test PRIVATE
   TELEMETRY_README="${PROJECT_SOURCE_DIR}/server/telemetry/README.md")
@@ -15,5 +15,5 @@ gemmd_server_test(options_test
 
 gemmd_server_test(server_test
   SOURCES server_test.cc
-  LIBRARIES gemmd_server
+  LIBRARIES gemmd_server gemmd_proto
   LABELS unit)

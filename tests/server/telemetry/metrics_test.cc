@@ -1,11 +1,7 @@
 #include "server/telemetry/metrics.h"
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <prometheus/exposer.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <map>
@@ -17,28 +13,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "server/telemetry/metrics_page.h"
+#include "tests/server/telemetry/http_client.h"
 
 namespace gemm {
 namespace {
 
 using ::testing::ContainerEq;
-
-// The metrics page over HTTP, as Prometheus reads it.
-std::string Fetch(int port) {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  const std::string request = "GET /metrics HTTP/1.0\r\n\r\n";
-  EXPECT_EQ(send(fd, request.data(), request.size(), 0), static_cast<ssize_t>(request.size()));
-  std::string reply;
-  char buffer[4096];
-  for (ssize_t n; (n = recv(fd, buffer, sizeof(buffer), 0)) > 0;) reply.append(buffer, n);
-  close(fd);
-  return reply;
-}
 
 template <typename Delimiter>
 std::vector<std::string> Split(const std::string& text, Delimiter delimiter) {
@@ -65,7 +46,7 @@ struct Page {
       if (line.empty() || line.front() == '#' || value == std::string::npos) continue;
       const size_t brace = line.find('{');
       Sample sample;
-      if (!absl::SimpleAtod(line.substr(value + 1), &sample.value)) continue;  // an HTTP header
+      EXPECT_TRUE(absl::SimpleAtod(line.substr(value + 1), &sample.value)) << line;
       if (brace != std::string::npos) {
         const std::string labels = line.substr(brace + 1, line.rfind('}') - brace - 1);
         for (const std::string& label : Split(labels, "\",")) {
@@ -126,22 +107,10 @@ std::map<std::string, std::string> Documented() {
 
 class MetricsTest : public ::testing::Test {
  protected:
-  // One for all tests: it takes two seconds to stop.
-  static void SetUpTestSuite() { exposer_ = new prometheus::Exposer("127.0.0.1:0", 1); }
-  static void TearDownTestSuite() { delete exposer_; }
-
-  void SetUp() override {
-    for (const auto& collectable : metrics_.collectables()) {
-      exposer_->RegisterCollectable(collectable);
-    }
+  Page Scrape() {
+    const std::string reply = SendToMetricsPage((*page_)->port(), "GET /metrics HTTP/1.0\r\n\r\n");
+    return Page(reply.substr(reply.find("\r\n\r\n")));
   }
-  void TearDown() override {
-    for (const auto& collectable : metrics_.collectables()) {
-      exposer_->RemoveCollectable(collectable);
-    }
-  }
-
-  Page Scrape() { return Page(Fetch(exposer_->GetListeningPorts().front())); }
 
   static MetricsOptions TestOptions() {
     DeviceDescription device;
@@ -152,14 +121,12 @@ class MetricsTest : public ::testing::Test {
     return {"1.2.3", "abcdef", {"naive", "tiled"}, {device}};
   }
 
-  static prometheus::Exposer* exposer_;
   Metrics metrics_{TestOptions()};
+  const absl::StatusOr<std::unique_ptr<MetricsPage>> page_ =
+      MetricsPage::Serve("127.0.0.1", 0, metrics_);
 };
 
-prometheus::Exposer* MetricsTest::exposer_ = nullptr;
-
 TEST_F(MetricsTest, ThePageIsWhatTheReadmeSays) {
-  Scrape();  // the exposer's own metrics begin with the second page
   const Page page = Scrape();
   std::map<std::string, std::string> exported;
   for (const auto& [metric, type] : page.types) {
