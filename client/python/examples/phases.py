@@ -23,7 +23,6 @@ def main() -> None:
     shape = (arguments.size, arguments.size)
     a = generator.standard_normal(shape, dtype=np.float32)
     b = generator.standard_normal(shape, dtype=np.float32)
-    gemmd.keep_freed_memory()
 
     reports, local = [], []
     with gemmd.Client(arguments.address) as client:

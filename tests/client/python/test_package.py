@@ -100,12 +100,6 @@ def test_examples_say_what_is_wrong():
         assert "is gemmd running there" in result.stderr and "Traceback" not in result.stderr
 
 
-def test_keep_freed_memory():
-    """In a process of its own: it changes all of it."""
-    code = "import gemmd; print(gemmd.keep_freed_memory())"
-    assert run(sys.executable, "-c", code, environment=example_environment()) == "True\n"
-
-
 @pytest.mark.skipif(not importlib.util.find_spec("mypy"), reason="mypy is not installed")
 def test_types():
     subprocess.run(

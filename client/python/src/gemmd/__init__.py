@@ -7,7 +7,6 @@
 Start at `Client`; every error is a `GemmdError`.
 """
 
-from gemmd._allocator import keep_freed_memory
 from gemmd._version import __version__
 from gemmd.client import Client
 from gemmd.errors import (
@@ -54,5 +53,4 @@ __all__ = [
     "Unavailable",
     "Unimplemented",
     "__version__",
-    "keep_freed_memory",
 ]

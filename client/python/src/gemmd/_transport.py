@@ -59,7 +59,10 @@ class Transport:
             if self._closed:
                 raise Cancelled("the client is closed")
             if deadline.left() == 0.0:
-                raise DeadlineExceeded(f"the timeout of {deadline.timeout} s passed")
+                raise DeadlineExceeded(
+                    f"the timeout of {deadline.timeout} s passed before the call",
+                    hint="raise timeout",
+                )
             try:
                 # An interrupt in here drops the call, which cancels it on the server too.
                 reply = self._method(method)(

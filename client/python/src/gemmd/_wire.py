@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gemmd._allocator import expect_message
 from gemmd._payload import Payload
 
 _PAYLOADS_FIELD = 1000
@@ -28,6 +29,7 @@ def join_message(description: bytes, payloads: Sequence[Payload]) -> bytes:
 
     One join: each byte of an operand is copied once, from its array to where gRPC takes it.
     """
+    expect_message(sum(payload.size_bytes for payload in payloads))
     parts: list[object] = [description]
     for payload in payloads:
         parts.append(_PAYLOAD_TAG + varint(payload.size_bytes))
