@@ -13,7 +13,7 @@ packages=(
   # Tools
   ca-certificates ccache cmake g++ git ninja-build pkg-config
   # Libraries
-  libabsl-dev libcli11-dev libgrpc++-dev libopenblas-dev libprotobuf-dev libspdlog-dev
+  libabsl-dev libcli11-dev libcpp-httplib-dev libgrpc++-dev libopenblas-dev libprotobuf-dev libspdlog-dev
   nlohmann-json3-dev prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc
   # The quickstart's data and its check
   curl python3 python3-numpy wamerican

@@ -148,7 +148,8 @@ absl::StatusOr<Problem> DecodeProduct(const v1::Product& product, bool operands_
 }
 
 absl::StatusOr<DecodedMultiply> DecodeMultiply(absl::Span<const Segment> message,
-                                               uint64_t reply_limit_bytes) {
+                                               uint64_t reply_limit_bytes,
+                                               std::string& request_id) {
   absl::StatusOr<BulkIndex> index = IndexBulkMessage(message, BulkLimits());
   if (!index.ok()) {
     return ErrorWithReason(Reason::kInvalidRequest, std::string(index.status().message()));
@@ -157,14 +158,14 @@ absl::StatusOr<DecodedMultiply> DecodeMultiply(absl::Span<const Segment> message
   if (!request.ParseFromString(index->description)) {
     return ErrorWithReason(Reason::kInvalidRequest, "request: not a valid gemm.v1.MultiplyRequest");
   }
-  if (!request.has_product()) return Invalid("product", "is missing");
   if (request.request_id().size() > kRequestIdLimit || !IsPrintable(request.request_id())) {
     return Invalid("request_id", absl::StrCat("must be at most ", kRequestIdLimit,
                                               " printable ASCII characters"));
   }
+  request_id = request.request_id();
+  if (!request.has_product()) return Invalid("product", "is missing");
 
   DecodedMultiply decoded;
-  decoded.request_id = request.request_id();
   const v1::Product& product = request.product();
   absl::StatusOr<Problem> problem = DecodeProduct(product, /*operands_optional=*/false);
   if (!problem.ok()) return problem.status();

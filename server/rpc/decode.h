@@ -24,7 +24,6 @@ struct PayloadCopy {
 };
 
 struct DecodedMultiply {
-  std::string request_id;
   Problem problem;  // validated
   InputSpan a, b, c;
   std::vector<PayloadCopy> copies;  // only payloads that the product reads, each once
@@ -33,8 +32,9 @@ struct DecodedMultiply {
 };
 
 // Checks everything about a request but the values of its elements. Errors carry the field.
+// `request_id` is set as soon as it is known, so that a refusal can be logged under it.
 absl::StatusOr<DecodedMultiply> DecodeMultiply(absl::Span<const Segment> message,
-                                               uint64_t reply_limit_bytes);
+                                               uint64_t reply_limit_bytes, std::string& request_id);
 
 // The problem that a Product describes, validated. Operands that are left out are taken as dense
 // when `operands_optional`.

@@ -63,9 +63,8 @@ absl::StatusOr<std::unique_ptr<Job>> MultiplyCall::MakeJob() {
   if (cancel_->cancelled()) return ErrorWithReason(Reason::kCallerGone, "the caller has gone");
   const MessageSlices slices(message());
   absl::StatusOr<DecodedMultiply> decoded =
-      DecodeMultiply(slices.segments(), context().options.message_limit_bytes);
+      DecodeMultiply(slices.segments(), context().options.message_limit_bytes, request_id_);
   if (!decoded.ok()) return decoded.status();
-  request_id_ = std::move(decoded->request_id);
 
   auto job = std::make_unique<Job>();
   absl::StatusOr<HostBuffer> input = context().engine.AllocateHost(decoded->input_bytes);

@@ -78,6 +78,17 @@ class ListedService final
   const RpcContext& context_;
 };
 
+// Linking gRPC's reflection library is enough to switch it on; this switches it off again.
+class WithoutReflection final : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments* /*arguments*/) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
+    std::erase_if(*plugins, [](const auto& plugin) {
+      return plugin->name() == grpc::reflection::ProtoServerReflectionPlugin().name();
+    });
+  }
+};
+
 int ExecutorThreads(int asked) {
   if (asked > 0) return asked;
   return std::max(2, static_cast<int>(std::thread::hardware_concurrency()) / 2);
@@ -99,7 +110,7 @@ class RpcServerImpl final : public RpcServer {
   ~RpcServerImpl() override { Shutdown(absl::Now()); }
 
   absl::Status Listen() {
-    if (options_.reflection) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();  // before any builder is made
     grpc::ServerBuilder builder;
     builder.AddListeningPort(options_.listen_address, grpc::InsecureServerCredentials(), &port_);
     // Without this a second server on the port would start and take half of the connections.
@@ -110,7 +121,11 @@ class RpcServerImpl final : public RpcServer {
     builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
     builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
     builder.RegisterCallbackGenericService(&gate_);
-    if (options_.reflection) builder.RegisterService(&listed_service_);
+    if (options_.reflection) {
+      builder.RegisterService(&listed_service_);
+    } else {
+      builder.SetOption(std::make_unique<WithoutReflection>());
+    }
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port_ == 0) {
       return absl::FailedPreconditionError(

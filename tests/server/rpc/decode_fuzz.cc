@@ -96,7 +96,8 @@ int Main(int argc, char** argv) {
     for (int i = 0; i < 1000; ++i) {
       const std::string wire = RandomRequest(random);
       const std::vector<Segment> message = Cut(wire, 1 + random() % 64);
-      const auto decoded = DecodeMultiply(message, kReplyLimitBytes);
+      std::string request_id;
+      const auto decoded = DecodeMultiply(message, kReplyLimitBytes, request_id);
       const bool good = decoded.ok() ? IsSafe(*decoded, wire.size())
                                      : absl::IsInvalidArgument(decoded.status()) ||
                                            absl::IsResourceExhausted(decoded.status());

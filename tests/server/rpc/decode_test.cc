@@ -18,15 +18,14 @@ constexpr uint64_t kReplyLimit = 64 << 20;
 absl::StatusOr<DecodedMultiply> Decode(const v1::MultiplyRequest& request,
                                        uint64_t reply_limit_bytes = kReplyLimit) {
   const std::string wire = request.SerializeAsString();
-  return DecodeMultiply(Cut(wire, 8192), reply_limit_bytes);
+  std::string request_id;
+  return DecodeMultiply(Cut(wire, 8192), reply_limit_bytes, request_id);
 }
 
 TEST(DecodeTest, AFullRequest) {
   v1::MultiplyRequest request = MakeRequest(3, 5, 7);
-  request.set_request_id("job-1");
   const auto decoded = Decode(request);
   ASSERT_TRUE(decoded.ok()) << decoded.status();
-  EXPECT_EQ(decoded->request_id, "job-1");
   const Problem& p = decoded->problem;
   EXPECT_EQ(p.m, 3);
   EXPECT_EQ(p.n, 5);
@@ -42,6 +41,16 @@ TEST(DecodeTest, AFullRequest) {
   EXPECT_EQ(decoded->input_bytes, 512u);
   EXPECT_EQ(decoded->output_bytes, 60u);
   EXPECT_EQ(decoded->copies.size(), 2u);
+}
+
+TEST(DecodeTest, TheRequestIdIsKnownEvenWhenTheRestIsRefused) {
+  v1::MultiplyRequest request = MakeRequest(3, 5, 7);
+  request.set_request_id("job-1");
+  request.clear_product();
+  const std::string wire = request.SerializeAsString();
+  std::string request_id;
+  EXPECT_FALSE(DecodeMultiply(Cut(wire, 8192), kReplyLimit, request_id).ok());
+  EXPECT_EQ(request_id, "job-1");
 }
 
 TEST(DecodeTest, ZeroAlphaIsNotOne) {
@@ -220,11 +229,11 @@ TEST(DecodeTest, AResultOverTheReplyLimitIsRefusedBeforeItIsAllocated) {
 
 TEST(DecodeTest, GarbageIsRefused) {
   const std::string not_a_product = "\x0a\x03\x08\xff\xff";  // product with a varint cut short
-  EXPECT_EQ(DecodeMultiply(Cut(not_a_product, 100), kReplyLimit).status().code(),
-            absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(DecodeMultiply(Cut(std::string(1000, '\xff'), 100), kReplyLimit).status().code(),
-            absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(DecodeMultiply({}, kReplyLimit).status().code(), absl::StatusCode::kInvalidArgument);
+  for (const std::string& wire : {not_a_product, std::string(1000, '\xff'), std::string()}) {
+    std::string request_id;
+    EXPECT_EQ(DecodeMultiply(Cut(wire, 100), kReplyLimit, request_id).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
 }
 
 TEST(DecodeTest, ExplainNeedsNoOperands) {
