@@ -222,7 +222,7 @@ TEST_F(ServerTest, AnAddressInUseIsAnErrorThatNamesIt) {
   const absl::Status metrics = Start();
   EXPECT_EQ(metrics.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(metrics.message()),
-              AllOf(HasSubstr(options_.metrics_listen + ": Address already in use"),
+              AllOf(HasSubstr(options_.metrics_listen + ": the address is in use"),
                     HasSubstr("--metrics-listen")));
 
   options_.metrics_listen = "";
