@@ -107,7 +107,15 @@ class CpuDevice final : public Device {
     return explanation;
   }
 
-  absl::Status Run(Job& job) override {
+  // CBLAS uses every core for one product.
+  std::vector<LaneKind> lanes() const override { return {LaneKind::kAny}; }
+
+  void Run(int /*lane*/, Batch& batch) override {
+    for (size_t i = 0; i < batch.jobs.size(); ++i) batch.statuses[i] = RunOne(*batch.jobs[i]);
+  }
+
+ private:
+  absl::Status RunOne(Job& job) {
     if (std::string why_not = WhyNot(job.problem); !why_not.empty()) {
       return ErrorWithReason(Reason::kUnsupported, std::move(why_not));
     }
@@ -126,7 +134,6 @@ class CpuDevice final : public Device {
     return absl::OkStatus();
   }
 
- private:
   DeviceDescription description_;
   std::vector<std::string> kernel_names_{kKernelF32, kKernelF64};
   PageableMemory memory_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -27,7 +28,12 @@
 namespace gemm {
 namespace {
 
-constexpr size_t kArgsBytes = 64 << 10;  // of one launch; grown when a plan asks for more
+constexpr size_t kArgsBytes = 64 << 10;  // of one batch; grown when plans ask for more
+
+// Three large jobs, so that one's operands come in and another's result goes out while a third
+// computes; two batches of small ones, so that one is prepared while the other runs.
+constexpr LaneKind kLanes[] = {LaneKind::kSmall, LaneKind::kSmall, LaneKind::kAny, LaneKind::kAny,
+                               LaneKind::kAny};
 
 absl::Status CudaFailure(std::string_view what, cudaError_t error) {
   cudaGetLastError();  // an error that is not sticky must not show up in the next call
@@ -85,11 +91,7 @@ class CudaDevice final : public Device {
 
   absl::Status Open() {
     GEMM_RETURN_IF_CUDA_FAILS("cudaSetDevice", cudaSetDevice(info_.ordinal));
-    GEMM_RETURN_IF_CUDA_FAILS("creating the stream", stream_.Create());
-    for (Event* event : {&start_, &copied_in_, &computed_, &copied_out_}) {
-      GEMM_RETURN_IF_CUDA_FAILS("creating an event", event->Create());
-    }
-    GEMM_RETURN_IF_CUDA_FAILS("allocating launch arguments", args_.Create(kArgsBytes));
+    if (absl::Status status = OpenLanes(); !status.ok()) return status;
     // Keep freed memory in the pool: giving it back to the driver costs more than a small product.
     cudaMemPool_t pool = nullptr;
     GEMM_RETURN_IF_CUDA_FAILS("cudaDeviceGetDefaultMemPool",
@@ -139,78 +141,206 @@ class CudaDevice final : public Device {
     return explanation;
   }
 
-  absl::Status Run(Job& job) override {
-    const Selection selection = Select(job.problem, info_, families_, force_kernel_);
-    if (selection.kernel.family == nullptr) {
-      return ErrorWithReason(Reason::kUnsupported, selection.reason);
-    }
-    job.report.device = description_.name;
-    job.report.device_index = description_.index;
-    job.report.kernel = selection.kernel.get().name;
-    job.report.kernel_family = selection.kernel.family->name();
+  std::vector<LaneKind> lanes() const override {
+    std::vector<LaneKind> kinds;
+    for (const std::unique_ptr<Lane>& lane : lanes_) kinds.push_back(lane->kind);
+    return kinds;
+  }
 
-    absl::Status status = Execute(selection.kernel, job);
-    if (!status.ok()) {
-      // Nothing of this job may touch its buffers after it is finished.
-      if (IsPoisoning(cudaStreamSynchronize(stream_.get()))) {
-        lost_.store(true, std::memory_order_release);
+  void Run(int lane, Batch& batch) override {
+    RunBatch(*lanes_[lane], batch);
+    // Together the batch did not fit into the device's memory; each by itself may.
+    if (batch.jobs.size() > 1 && ReasonOf(batch.statuses.front()) == Reason::kMemoryFull) {
+      for (size_t i = 0; i < batch.jobs.size(); ++i) {
+        Batch alone;
+        alone.jobs.push_back(std::move(batch.jobs[i]));
+        alone.statuses.resize(1);
+        RunBatch(*lanes_[lane], alone);
+        batch.jobs[i] = std::move(alone.jobs.front());
+        batch.statuses[i] = std::move(alone.statuses.front());
       }
-      cudaGetLastError();
     }
-    return status;
   }
 
  private:
-  absl::Status Execute(const KernelRef& kernel, Job& job) {
-    GEMM_RETURN_IF_CUDA_FAILS("cudaSetDevice", cudaSetDevice(info_.ordinal));
-    const cudaStream_t stream = stream_.get();
-    const std::span<const Problem> problems(&job.problem, 1);
-    const Plan plan = kernel.family->MakePlan(problems, info_, kernel.config);
-    job.report.launches = plan.launches;
+  // One batch's way through the device: a stream of its own, so that its copies run beside the
+  // compute of other lanes.
+  struct Lane {
+    LaneKind kind;
+    Stream stream;
+    Event start, copied_in, computed, copied_out;
+    PinnedBuffer args;
+  };
 
-    AsyncBuffer input(stream), output(stream), workspace(stream), device_args(stream);
-    GEMM_RETURN_IF_CUDA_FAILS("operands", input.Create(job.input.size_bytes()));
-    GEMM_RETURN_IF_CUDA_FAILS("result", output.Create(job.output.size_bytes()));
-    GEMM_RETURN_IF_CUDA_FAILS("workspace", workspace.Create(plan.workspace_bytes));
-    GEMM_RETURN_IF_CUDA_FAILS("arguments", device_args.Create(plan.device_args_bytes));
-    if (plan.args_bytes > args_.bytes()) {
-      GEMM_RETURN_IF_CUDA_FAILS("arguments", args_.Create(plan.args_bytes));
-    }
+  // One job of a batch, chosen and planned.
+  struct Task {
+    Job* job;
+    KernelRef kernel;
+    Plan plan;
+    size_t input_offset = 0;  // into the batch's device memory
+    size_t output_offset = 0;
+    size_t args_offset = 0;         // into the lane's pinned arguments
+    size_t device_args_offset = 0;  // into the batch's device memory
+    absl::Status* status;
+  };
 
-    GEMM_RETURN_IF_CUDA_FAILS("recording an event", cudaEventRecord(start_.get(), stream));
-    if (!job.input.empty()) {
-      GEMM_RETURN_IF_CUDA_FAILS(
-          "copying operands in",
-          cudaMemcpyAsync(input.data(), job.input.data(), job.input.size_bytes(),
-                          cudaMemcpyHostToDevice, stream));
-    }
-    const auto address = [&input](const InputSpan& span) -> const void* {
-      return span.size_bytes == 0 ? nullptr : input.data() + span.offset_bytes;
-    };
-    const Operands operands{address(job.a), address(job.b), address(job.c), output.data()};
-    kernel.family->Encode(plan, problems, std::span<const Operands>(&operands, 1), args_.data());
-    if (plan.device_args_bytes > 0) {
-      GEMM_RETURN_IF_CUDA_FAILS(
-          "copying arguments in",
-          cudaMemcpyAsync(device_args.data(), args_.data(), plan.device_args_bytes,
-                          cudaMemcpyHostToDevice, stream));
-    }
-    GEMM_RETURN_IF_CUDA_FAILS("recording an event", cudaEventRecord(copied_in_.get(), stream));
+  static size_t Aligned(size_t bytes) {
+    return (bytes + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment;
+  }
+
+  absl::Status OpenLanes() {
+    // Blocks of a higher-priority stream go first whenever a multiprocessor has room, so small
+    // products wait for tiles of a large one, not for all of it.
+    int lowest_priority = 0;
+    int highest_priority = 0;
     GEMM_RETURN_IF_CUDA_FAILS(
-        job.report.kernel,
-        kernel.family->Launch(plan, args_.data(), device_args.data(), workspace.data(), stream));
-    GEMM_RETURN_IF_CUDA_FAILS("recording an event", cudaEventRecord(computed_.get(), stream));
-    GEMM_RETURN_IF_CUDA_FAILS(
-        "copying the result out",
-        cudaMemcpyAsync(job.output.data(), output.data(), job.output.size_bytes(),
-                        cudaMemcpyDeviceToHost, stream));
-    GEMM_RETURN_IF_CUDA_FAILS("recording an event", cudaEventRecord(copied_out_.get(), stream));
-    GEMM_RETURN_IF_CUDA_FAILS(job.report.kernel, cudaEventSynchronize(copied_out_.get()));
-
-    job.report.copy_in = Between(start_, copied_in_);
-    job.report.compute = Between(copied_in_, computed_);
-    job.report.copy_out = Between(computed_, copied_out_);
+        "cudaDeviceGetStreamPriorityRange",
+        cudaDeviceGetStreamPriorityRange(&lowest_priority, &highest_priority));
+    for (const LaneKind kind : kLanes) {
+      auto lane = std::make_unique<Lane>();
+      const bool small = kind == LaneKind::kSmall;
+      lane->kind = kind;
+      GEMM_RETURN_IF_CUDA_FAILS("creating a stream",
+                                lane->stream.Create(small ? highest_priority : lowest_priority));
+      for (Event* event : {&lane->start, &lane->copied_in, &lane->computed}) {
+        GEMM_RETURN_IF_CUDA_FAILS("creating an event", event->Create());
+      }
+      // Waiting for a large job puts the thread to sleep; for a small one that would take longer
+      // than the job.
+      GEMM_RETURN_IF_CUDA_FAILS(
+          "creating an event",
+          lane->copied_out.Create(small ? cudaEventDefault : cudaEventBlockingSync));
+      GEMM_RETURN_IF_CUDA_FAILS("allocating launch arguments", lane->args.Create(kArgsBytes));
+      lanes_.push_back(std::move(lane));
+    }
     return absl::OkStatus();
+  }
+
+  void RunBatch(Lane& lane, Batch& batch) {
+    std::vector<Task> tasks;
+    tasks.reserve(batch.jobs.size());
+    for (size_t i = 0; i < batch.jobs.size(); ++i) {
+      if (std::optional<Task> task = MakeTask(*batch.jobs[i], batch.statuses[i])) {
+        tasks.push_back(*std::move(task));
+      }
+    }
+    if (tasks.empty()) return;
+
+    const absl::Status status = Execute(lane, tasks);
+    if (status.ok()) return;
+    // Nothing may touch the jobs' buffers after they are finished.
+    if (IsPoisoning(cudaStreamSynchronize(lane.stream.get()))) {
+      lost_.store(true, std::memory_order_release);
+    }
+    cudaGetLastError();
+    for (Task& task : tasks) task.status->Update(status);
+  }
+
+  std::optional<Task> MakeTask(Job& job, absl::Status& status) const {
+    const Selection selection = Select(job.problem, info_, families_, force_kernel_);
+    if (selection.kernel.family == nullptr) {
+      status = ErrorWithReason(Reason::kUnsupported, selection.reason);
+      return std::nullopt;
+    }
+    Task task{.job = &job, .kernel = selection.kernel, .plan = {}, .status = &status};
+    task.plan = task.kernel.family->MakePlan(std::span<const Problem>(&job.problem, 1), info_,
+                                             task.kernel.config);
+    job.report.device = description_.name;
+    job.report.device_index = description_.index;
+    job.report.kernel = task.kernel.get().name;
+    job.report.kernel_family = task.kernel.family->name();
+    job.report.launches = task.plan.launches;
+    return task;
+  }
+
+  // Gives every task its place in the batch's device memory and the lane's arguments. Workspace is
+  // shared: the tasks run one after the other. Returns the bytes of device memory; the workspace is
+  // at its start.
+  static size_t Place(std::span<Task> tasks, size_t* args_bytes) {
+    size_t device_bytes = 0;
+    *args_bytes = 0;
+    for (const Task& task : tasks) {
+      device_bytes = std::max(device_bytes, Aligned(task.plan.workspace_bytes));
+    }
+    for (Task& task : tasks) {
+      const auto place = [&device_bytes](size_t bytes) {
+        const size_t offset = device_bytes;
+        device_bytes += Aligned(bytes);
+        return offset;
+      };
+      task.input_offset = place(task.job->input.size_bytes());
+      task.output_offset = place(task.job->output.size_bytes());
+      task.device_args_offset = place(task.plan.device_args_bytes);
+      task.args_offset = *args_bytes;
+      *args_bytes += Aligned(task.plan.args_bytes);
+    }
+    return device_bytes;
+  }
+
+  // An error that concerns one task alone goes into its status; one that is returned concerns all.
+  absl::Status Execute(Lane& lane, std::span<Task> tasks) {
+    GEMM_RETURN_IF_CUDA_FAILS("cudaSetDevice", cudaSetDevice(info_.ordinal));
+    const cudaStream_t stream = lane.stream.get();
+    size_t args_bytes = 0;
+    const size_t device_bytes = Place(tasks, &args_bytes);
+    AsyncBuffer memory(stream);
+    GEMM_RETURN_IF_CUDA_FAILS("operands and result", memory.Create(device_bytes));
+    if (args_bytes > lane.args.bytes()) {
+      GEMM_RETURN_IF_CUDA_FAILS("launch arguments", lane.args.Create(args_bytes));
+    }
+
+    GEMM_RETURN_IF_CUDA_FAILS("recording an event", cudaEventRecord(lane.start.get(), stream));
+    for (Task& task : tasks) {
+      GEMM_RETURN_IF_CUDA_FAILS("copying operands in", CopyIn(lane, task, memory.data()));
+    }
+    GEMM_RETURN_IF_CUDA_FAILS("recording an event", cudaEventRecord(lane.copied_in.get(), stream));
+    for (Task& task : tasks) {
+      const cudaError_t error = task.kernel.family->Launch(task.plan, Args(lane, task),
+                                                           memory.data() + task.device_args_offset,
+                                                           memory.data(), stream);
+      if (error != cudaSuccess) *task.status = CudaFailure(task.job->report.kernel, error);
+    }
+    GEMM_RETURN_IF_CUDA_FAILS("recording an event", cudaEventRecord(lane.computed.get(), stream));
+    for (Task& task : tasks) {
+      HostBuffer& output = task.job->output;
+      GEMM_RETURN_IF_CUDA_FAILS(
+          "copying a result out",
+          cudaMemcpyAsync(output.data(), memory.data() + task.output_offset, output.size_bytes(),
+                          cudaMemcpyDeviceToHost, stream));
+    }
+    GEMM_RETURN_IF_CUDA_FAILS("recording an event", cudaEventRecord(lane.copied_out.get(), stream));
+    GEMM_RETURN_IF_CUDA_FAILS("computing", cudaEventSynchronize(lane.copied_out.get()));
+
+    for (Task& task : tasks) {  // the phases of its batch
+      task.job->report.copy_in = Between(lane.start, lane.copied_in);
+      task.job->report.compute = Between(lane.copied_in, lane.computed);
+      task.job->report.copy_out = Between(lane.computed, lane.copied_out);
+    }
+    return absl::OkStatus();
+  }
+
+  static std::byte* Args(Lane& lane, const Task& task) {
+    return static_cast<std::byte*>(lane.args.data()) + task.args_offset;
+  }
+
+  cudaError_t CopyIn(Lane& lane, const Task& task, std::byte* memory) const {
+    const Job& job = *task.job;
+    const cudaStream_t stream = lane.stream.get();
+    if (!job.input.empty()) {
+      GEMM_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(memory + task.input_offset, job.input.data(),
+                                                job.input.size_bytes(), cudaMemcpyHostToDevice,
+                                                stream));
+    }
+    const auto address = [&](const InputSpan& span) -> const void* {
+      return span.size_bytes == 0 ? nullptr : memory + task.input_offset + span.offset_bytes;
+    };
+    const Operands operands{address(job.a), address(job.b), address(job.c),
+                            memory + task.output_offset};
+    task.kernel.family->Encode(task.plan, std::span<const Problem>(&job.problem, 1),
+                               std::span<const Operands>(&operands, 1), Args(lane, task));
+    if (task.plan.device_args_bytes == 0) return cudaSuccess;
+    return cudaMemcpyAsync(memory + task.device_args_offset, Args(lane, task),
+                           task.plan.device_args_bytes, cudaMemcpyHostToDevice, stream);
   }
 
   const DeviceInfo info_;
@@ -219,9 +349,7 @@ class CudaDevice final : public Device {
   std::vector<const KernelFamily*> families_;
   std::vector<std::string> kernel_names_;
   PinnedMemory memory_;
-  Stream stream_;
-  Event start_, copied_in_, computed_, copied_out_;
-  PinnedBuffer args_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
   std::atomic<bool> lost_{false};
 };
 

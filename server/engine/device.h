@@ -5,11 +5,11 @@
 #define GEMMD_SERVER_ENGINE_DEVICE_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "kernels/gemm.h"
 #include "server/engine/job.h"
 #include "server/memory/host_memory.h"
@@ -38,7 +38,17 @@ struct KernelExplanation {
   std::vector<KernelVerdict> candidates;  // in the order in which they are considered
 };
 
-// Thread-safety: Run is called by one thread at a time, the device's worker; the rest from any.
+// Jobs that go to a device together, and how each went.
+struct Batch {
+  std::vector<std::unique_ptr<Job>> jobs;
+  std::vector<absl::Status> statuses;  // one for each job, OK until the device says otherwise
+};
+
+// What a lane is for. Small jobs have lanes of their own, so that they need not wait for large
+// ones.
+enum class LaneKind { kSmall, kAny };
+
+// Thread-safety: Run is called by one thread at a time for each lane; the rest from any.
 class Device {
  public:
   virtual ~Device() = default;
@@ -49,12 +59,16 @@ class Device {
   // Where the host buffers of jobs for this device should come from (page-locked for a GPU).
   virtual HostMemory& host_memory() = 0;
 
+  // Batches that may be under way at once, each in a lane: while one computes, another's operands
+  // are copied in and a third's results out. The same for every call.
+  virtual std::vector<LaneKind> lanes() const = 0;
+
   // `problem` has passed Validate.
   virtual KernelExplanation Explain(const Problem& problem) const = 0;
 
-  // Computes the job's product into job.output and fills its report's kernel, device and phases.
-  // Blocks until the result is there. An error concerns this job alone unless lost() is then true.
-  virtual absl::Status Run(Job& job) = 0;
+  // Computes each job's product into its output and fills its report's kernel, device and phases.
+  // Blocks until the results are there. An error concerns its job alone unless lost() is then true.
+  virtual void Run(int lane, Batch& batch) = 0;
 
   // True once an error has made the device unusable for good (a poisoned CUDA context).
   virtual bool lost() const = 0;

@@ -15,9 +15,14 @@ Engine::Engine(const EngineOptions& options, std::vector<std::unique_ptr<Device>
       host_pool_(
           HostPool::Create(devices_.front()->host_memory(), options.host_memory_budget_bytes)),
       queue_(options.queue) {
-  workers_.reserve(devices_.size());
   for (const auto& device : devices_) {
-    workers_.emplace_back([this, &device = *device] { Work(device); });
+    std::once_flag& loss_reported = loss_reported_.emplace_back();
+    const std::vector<LaneKind> lanes = device->lanes();
+    for (size_t lane = 0; lane < lanes.size(); ++lane) {
+      workers_.emplace_back([this, &device = *device, lane, kind = lanes[lane], &loss_reported] {
+        Work(device, static_cast<int>(lane), kind, loss_reported);
+      });
+    }
   }
 }
 
@@ -59,32 +64,62 @@ uint64_t Engine::queued_bytes() const { return queue_.bytes(); }
 uint64_t Engine::host_memory_used_bytes() const { return host_pool_->used_bytes(); }
 uint64_t Engine::host_memory_budget_bytes() const { return host_pool_->budget_bytes(); }
 
-void Engine::Work(Device& device) {
-  // A lost device's worker leaves the queue to the others; the last one fails what comes.
+void Engine::Cancel(CancelToken& cancel) {
+  cancel.Cancel();
+  if (std::unique_ptr<Job> job = queue_.Remove(&cancel)) {
+    job->report.queue = clock_.Now() - job->enqueued;
+    Drop(std::move(job), ErrorWithReason(Reason::kCallerGone, "the caller has gone"));
+  }
+}
+
+absl::Status Engine::CheckStillWanted(const Job& job, const Device& device, absl::Time now) const {
+  if (job.cancel != nullptr && job.cancel->cancelled()) {
+    return ErrorWithReason(Reason::kCallerGone, "the caller has gone");
+  }
+  if (now >= job.deadline) {
+    return ErrorWithReason(Reason::kDeadlinePassed, "the deadline passed in the queue");
+  }
+  if (device.lost()) {
+    return ErrorWithReason(Reason::kDeviceLost, "no device is left that works");
+  }
+  return absl::OkStatus();
+}
+
+void Engine::Drop(std::unique_ptr<Job> job, absl::Status status) {
+  observer_.OnDropped(*job, status);
+  Finish(std::move(job), std::move(status));
+}
+
+void Engine::Work(Device& device, int lane, LaneKind kind, std::once_flag& loss_reported) {
+  // A lost device's workers leave the queue to the others; those of the last one fail what comes.
   while (!device.lost() || !healthy()) {
-    std::unique_ptr<Job> job = queue_.Pop();
-    if (job == nullptr) return;
+    std::vector<std::unique_ptr<Job>> jobs = queue_.PopBatch(kind);
+    if (jobs.empty()) return;
 
     const absl::Time now = clock_.Now();
-    job->report.queue = now - job->enqueued;
-    absl::Status dropped;
-    if (job->cancel != nullptr && job->cancel->cancelled()) {
-      dropped = ErrorWithReason(Reason::kCallerGone, "the caller has gone");
-    } else if (now >= job->deadline) {
-      dropped = ErrorWithReason(Reason::kDeadlinePassed, "the deadline passed in the queue");
-    } else if (device.lost()) {
-      dropped = ErrorWithReason(Reason::kDeviceLost, "no device is left that works");
+    Batch batch;
+    for (std::unique_ptr<Job>& job : jobs) {
+      job->report.queue = now - job->enqueued;
+      if (absl::Status status = CheckStillWanted(*job, device, now); !status.ok()) {
+        Drop(std::move(job), std::move(status));
+      } else {
+        batch.jobs.push_back(std::move(job));
+      }
     }
-    if (!dropped.ok()) {
-      observer_.OnDropped(*job, dropped);
-      Finish(std::move(job), std::move(dropped));
-      continue;
-    }
+    if (batch.jobs.empty()) continue;
 
-    absl::Status status = device.Run(*job);
-    observer_.OnFinished(*job, status);
-    if (device.lost()) observer_.OnDeviceLost(device.description());
-    Finish(std::move(job), std::move(status));
+    batch.statuses.resize(batch.jobs.size());
+    for (const std::unique_ptr<Job>& job : batch.jobs) {
+      job->report.batch_problems = static_cast<uint32_t>(batch.jobs.size());
+    }
+    device.Run(lane, batch);
+    if (device.lost()) {
+      std::call_once(loss_reported, [&] { observer_.OnDeviceLost(device.description()); });
+    }
+    for (size_t i = 0; i < batch.jobs.size(); ++i) {
+      observer_.OnFinished(*batch.jobs[i], batch.statuses[i]);
+      Finish(std::move(batch.jobs[i]), std::move(batch.statuses[i]));
+    }
   }
 }
 

@@ -1,10 +1,12 @@
-// The engine: a bounded queue in front of one worker a device.
+// The engine: a bounded queue in front of the lanes of the devices.
 
 #ifndef GEMMD_SERVER_ENGINE_ENGINE_H_
 #define GEMMD_SERVER_ENGINE_ENGINE_H_
 
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -53,6 +55,10 @@ class Engine {
   // the queue is full.
   void Submit(std::unique_ptr<Job> job);
 
+  // The caller of the job with this token has gone: a job that still waits is finished at once with
+  // CANCELLED and gives its memory back; one on a device runs on.
+  void Cancel(CancelToken& cancel);
+
   // `problem` has passed Validate.
   KernelExplanation Explain(const Problem& problem) const;
 
@@ -69,14 +75,18 @@ class Engine {
   void Drain();
 
  private:
-  void Work(Device& device);
+  void Work(Device& device, int lane, LaneKind kind, std::once_flag& loss_reported);
+  // OK, or why the job must not cost the device any time.
+  absl::Status CheckStillWanted(const Job& job, const Device& device, absl::Time now) const;
+  void Drop(std::unique_ptr<Job> job, absl::Status status);
 
   const Clock& clock_;
   EngineObserver& observer_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::shared_ptr<HostPool> host_pool_;
   JobQueue queue_;
-  std::vector<std::thread> workers_;
+  std::deque<std::once_flag> loss_reported_;  // one for each device
+  std::vector<std::thread> workers_;          // one for each lane of each device
 };
 
 }  // namespace gemm

@@ -55,7 +55,8 @@ struct Job {
   Problem problem;   // validated; layouts describe the operands as they lie in `input`
   HostBuffer input;  // pinned: every payload the product reads, copied in with one transfer
   InputSpan a, b, c;
-  HostBuffer output;  // pinned: D, dense, `problem.d` describes it
+  HostBuffer output;   // pinned: D, dense, `problem.d` describes it
+  std::string caller;  // whose turn it is counted as
   absl::Time deadline = absl::InfiniteFuture();
   std::shared_ptr<CancelToken> cancel;
   absl::Time enqueued;  // set by the engine
@@ -71,6 +72,9 @@ void Finish(std::unique_ptr<Job> job, absl::Status status);
 
 // Bytes that the job keeps in host memory while it waits.
 uint64_t HeldBytes(const Job& job);
+
+// Rough seconds of a fast GPU that the job will take: what fairness and batches are counted in.
+double EstimatedSeconds(const Job& job);
 
 }  // namespace gemm
 

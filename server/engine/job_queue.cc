@@ -1,5 +1,6 @@
 #include "server/engine/job_queue.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -7,35 +8,81 @@
 
 namespace gemm {
 
+JobQueue::Line& JobQueue::LineOf(const Job& job) {
+  return EstimatedSeconds(job) <= limits_.small_job_seconds ? small_ : large_;
+}
+
 absl::Status JobQueue::Push(std::unique_ptr<Job>& job) {
   const uint64_t held_bytes = HeldBytes(*job);
+  bool wake_small_lane = false;
   {
     std::lock_guard lock(mutex_);
     if (closed_) return ErrorWithReason(Reason::kDraining, "the server is shutting down");
-    if (jobs_.size() >= limits_.problems) {
-      return ErrorWithReason(Reason::kQueueFull, absl::StrCat("the queue is full: ", jobs_.size(),
+    const uint64_t waiting = small_.size() + large_.size();
+    if (waiting >= limits_.problems) {
+      return ErrorWithReason(Reason::kQueueFull, absl::StrCat("the queue is full: ", waiting,
                                                               " problems (--queue-problems)"));
     }
-    if (!jobs_.empty() && bytes_ + held_bytes > limits_.bytes) {
+    if (waiting > 0 && bytes_ + held_bytes > limits_.bytes) {
       return ErrorWithReason(Reason::kQueueFull,
                              absl::StrCat("the queue is full: ", bytes_, " of ", limits_.bytes,
                                           " bytes (--queue-bytes)"));
     }
     bytes_ += held_bytes;
-    jobs_.push_back(std::move(job));
+    const auto last_end = last_end_.find(job->caller);
+    const double turn = last_end == last_end_.end() ? now_ : std::max(now_, last_end->second);
+    last_end_[job->caller] = turn + EstimatedSeconds(*job);
+    Line& line = LineOf(*job);
+    line.emplace(turn, std::move(job));
+    wake_small_lane = &line == &small_ && small_lanes_waiting_ > 0;
   }
-  waiting_.notify_one();
+  (wake_small_lane ? small_lane_wanted_ : any_lane_wanted_).notify_one();
   return absl::OkStatus();
 }
 
-std::unique_ptr<Job> JobQueue::Pop() {
-  std::unique_lock lock(mutex_);
-  waiting_.wait(lock, [this] { return closed_ || !jobs_.empty(); });
-  if (jobs_.empty()) return nullptr;
-  std::unique_ptr<Job> job = std::move(jobs_.front());
-  jobs_.pop_front();
+std::unique_ptr<Job> JobQueue::Take(Line& line, Line::iterator position) {
+  std::unique_ptr<Job> job = std::move(position->second);
   bytes_ -= HeldBytes(*job);
+  line.erase(position);
   return job;
+}
+
+std::vector<std::unique_ptr<Job>> JobQueue::PopBatch(LaneKind lane) {
+  std::unique_lock lock(mutex_);
+  const bool any = lane == LaneKind::kAny;
+  small_lanes_waiting_ += !any;
+  (any ? any_lane_wanted_ : small_lane_wanted_).wait(lock, [&] {
+    return closed_ || !small_.empty() || (any && !large_.empty());
+  });
+  small_lanes_waiting_ -= !any;
+
+  std::vector<std::unique_ptr<Job>> jobs;
+  if (any && !large_.empty() &&
+      (small_.empty() || large_.begin()->first <= small_.begin()->first)) {
+    now_ = std::max(now_, large_.begin()->first);
+    jobs.push_back(Take(large_, large_.begin()));
+  } else {
+    double seconds = 0;
+    while (!small_.empty()) {
+      seconds += EstimatedSeconds(*small_.begin()->second);
+      if (!jobs.empty() && seconds > limits_.batch_seconds) break;
+      now_ = std::max(now_, small_.begin()->first);
+      jobs.push_back(Take(small_, small_.begin()));
+    }
+  }
+  std::erase_if(last_end_, [this](const auto& entry) { return entry.second <= now_; });
+  return jobs;
+}
+
+std::unique_ptr<Job> JobQueue::Remove(const CancelToken* cancel) {
+  std::lock_guard lock(mutex_);
+  for (Line* line : {&small_, &large_}) {
+    const auto position = std::find_if(line->begin(), line->end(), [cancel](const auto& entry) {
+      return entry.second->cancel.get() == cancel;
+    });
+    if (position != line->end()) return Take(*line, position);
+  }
+  return nullptr;
 }
 
 void JobQueue::Close() {
@@ -43,12 +90,13 @@ void JobQueue::Close() {
     std::lock_guard lock(mutex_);
     closed_ = true;
   }
-  waiting_.notify_all();
+  small_lane_wanted_.notify_all();
+  any_lane_wanted_.notify_all();
 }
 
 uint64_t JobQueue::problems() const {
   std::lock_guard lock(mutex_);
-  return jobs_.size();
+  return small_.size() + large_.size();
 }
 
 uint64_t JobQueue::bytes() const {

@@ -1,25 +1,38 @@
-// The bounded line of jobs in front of the devices.
+// The bounded line of jobs in front of the devices: fair between callers, with small jobs apart
+// from large ones.
 
 #ifndef GEMMD_SERVER_ENGINE_JOB_QUEUE_H_
 #define GEMMD_SERVER_ENGINE_JOB_QUEUE_H_
 
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "server/engine/device.h"
 #include "server/engine/job.h"
 
 namespace gemm {
 
-// First in, first out. Thread-safe, any number of producers and consumers.
+// Thread-safe, any number of producers and consumers.
+//
+// Fairness is start-time fair queueing: a job's turn is where its caller's last one ended, or now
+// if the caller was idle, in units of estimated device time. So each caller with work waiting gets
+// an equal share of the device however much it sends, and one caller's jobs stay in order.
 class JobQueue {
  public:
   struct Limits {
     uint64_t problems = 4096;
     uint64_t bytes = uint64_t{1} << 30;  // host memory that waiting jobs hold
+    // A job estimated to take no longer is small: it goes to small lanes and shares batches.
+    double small_job_seconds = 100e-6;
+    // A batch of small jobs ends when it is estimated to take longer.
+    double batch_seconds = 300e-6;
   };
 
   explicit JobQueue(const Limits& limits) : limits_(limits) {}
@@ -28,8 +41,13 @@ class JobQueue {
   // DRAINING. A job larger than the byte limit is taken when nothing else waits.
   absl::Status Push(std::unique_ptr<Job>& job);
 
-  // Blocks until a job is there; null once the queue is closed and empty.
-  std::unique_ptr<Job> Pop();
+  // Blocks until there is work for such a lane: small jobs up to the batch limit, or one large job
+  // (for kAny alone). Never waits for more to come. Empty once the queue is closed and holds
+  // nothing for the lane.
+  std::vector<std::unique_ptr<Job>> PopBatch(LaneKind lane);
+
+  // Takes a job out of the line; null if it is not there any more.
+  std::unique_ptr<Job> Remove(const CancelToken* cancel);
 
   // Refuses what comes after; what waits is still handed out.
   void Close();
@@ -38,12 +56,24 @@ class JobQueue {
   uint64_t bytes() const;
 
  private:
+  // Jobs by turn; equal turns stay in the order in which they came.
+  using Line = std::multimap<double, std::unique_ptr<Job>>;
+
+  // Each requires mutex_.
+  Line& LineOf(const Job& job);
+  std::unique_ptr<Job> Take(Line& line, Line::iterator position);
+
   const Limits limits_;
 
   mutable std::mutex mutex_;
   // State below is protected by mutex_.
-  std::condition_variable waiting_;
-  std::deque<std::unique_ptr<Job>> jobs_;
+  std::condition_variable small_lane_wanted_;
+  std::condition_variable any_lane_wanted_;
+  int small_lanes_waiting_ = 0;
+  Line small_;
+  Line large_;
+  double now_ = 0;                                    // the latest turn that has come
+  std::unordered_map<std::string, double> last_end_;  // by caller, for those beyond now_
   uint64_t bytes_ = 0;
   bool closed_ = false;
 };

@@ -18,6 +18,9 @@ uint64_t ToNs(absl::Duration duration) {
   return static_cast<uint64_t>(std::max<int64_t>(0, absl::ToInt64Nanoseconds(duration)));
 }
 
+// "ipv4:10.0.0.7:41234" -> "ipv4:10.0.0.7": one machine is one caller, however many connections.
+std::string HostOf(const std::string& peer) { return peer.substr(0, peer.rfind(':')); }
+
 // The reply's slice over the result: gRPC sends from page-locked memory itself and gives the buffer
 // back to the pool when it lets go of it.
 grpc::Slice SliceOver(HostBuffer buffer) {
@@ -81,6 +84,7 @@ absl::StatusOr<std::unique_ptr<Job>> MultiplyCall::MakeJob() {
   job->b = decoded->b;
   job->c = decoded->c;
   job->output = *std::move(output);
+  job->caller = HostOf(peer());
   job->deadline = deadline();
   job->cancel = cancel_;
   job->done = [this](absl::Status status, std::unique_ptr<Job> done) {

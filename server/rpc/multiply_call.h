@@ -16,7 +16,7 @@ class MultiplyCall final : public Call {
 
  private:
   void OnMessage() override;
-  void OnCallerGone() override { cancel_->Cancel(); }
+  void OnCallerGone() override { context().engine.Cancel(*cancel_); }
 
   void Decode();
   absl::StatusOr<std::unique_ptr<Job>> MakeJob();

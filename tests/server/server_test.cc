@@ -15,6 +15,7 @@
 #include "grpc/health/v1/health.pb.h"
 #include "server/engine/cpu_device.h"
 #include "tests/server/engine/puppet_device.h"
+#include "tests/server/engine/run_one.h"
 
 namespace gemm {
 namespace {
@@ -81,7 +82,7 @@ class ServerTest : public ::testing::Test {
     devices_.push_back(std::move(puppet));
   }
 
-  virtual absl::Status Compute(Job& job) { return cpu_->Run(job); }
+  virtual absl::Status Compute(Job& job) { return RunOne(*cpu_, job); }
 
   absl::Status Start() {
     auto server = Server::Start(options_, std::move(devices_));

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "server/reason.h"
+#include "tests/server/engine/run_one.h"
 
 namespace gemm {
 namespace {
@@ -62,7 +63,7 @@ void CheckAs(const Problem& p, double fill_a, double fill_b, double fill_c) {
   T* d = reinterpret_cast<T*>(job.output.data());
   std::fill_n(d, p.batch_count * p.m * p.n, static_cast<T>(kNaN));
 
-  ASSERT_TRUE(device->Run(job).ok());
+  ASSERT_TRUE(RunOne(*device, job).ok());
 
   for (int64_t q = 0; q < p.batch_count; ++q) {
     for (int64_t i = 0; i < p.m; ++i) {
@@ -150,7 +151,7 @@ TEST(CpuDeviceTest, RefusesWhatCblasCannotCount) {
   const auto device = OpenCpuDevice();
   Job job;
   job.problem = p;
-  EXPECT_EQ(ReasonOf(device->Run(job)), Reason::kUnsupported);
+  EXPECT_EQ(ReasonOf(RunOne(*device, job)), Reason::kUnsupported);
   const KernelExplanation explanation = device->Explain(p);
   EXPECT_EQ(explanation.chosen, "");
   EXPECT_NE(explanation.candidates[0].why_not.find("2147483647"), std::string::npos);

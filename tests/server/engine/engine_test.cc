@@ -135,16 +135,54 @@ TEST_F(HeldEngineTest, ADeadlineThatPassesInTheQueueNeverReachesTheDevice) {
   EXPECT_EQ(observer_.finished, 1);
 }
 
-TEST_F(HeldEngineTest, ACallerThatHasGoneIsDropped) {
+TEST_F(HeldEngineTest, ACallerThatHasGoneIsDroppedAtOnce) {
   Start();
   auto first = Occupy();
   auto job = MakeJob();
   auto cancel = job->cancel;
   auto gone = Submit(std::move(job));
-  cancel->Cancel();
+  engine_->Cancel(*cancel);
+  EXPECT_EQ(gone.get().status.code(), absl::StatusCode::kCancelled);  // the device is still held
+  EXPECT_EQ(engine_->queued_problems(), 0u);
+  EXPECT_EQ(observer_.dropped, 1);
+  release_.Notify();
+  EXPECT_TRUE(first.get().status.ok());
+}
+
+TEST_F(HeldEngineTest, ACallerThatLeavesBeforeTheQueueIsDroppedThere) {
+  Start();
+  auto first = Occupy();
+  auto job = MakeJob();
+  engine_->Cancel(*job->cancel);
+  auto gone = Submit(std::move(job));
   release_.Notify();
   EXPECT_EQ(gone.get().status.code(), absl::StatusCode::kCancelled);
-  EXPECT_TRUE(first.get().status.ok());
+}
+
+TEST_F(HeldEngineTest, SmallJobsDoNotWaitForALargeOne) {
+  static_cast<PuppetDevice&>(*devices_[0]).lane_kinds = {LaneKind::kSmall, LaneKind::kAny};
+  static_cast<PuppetDevice&>(*devices_[0]).on_run = [this](Job& job) {
+    if (job.problem.m < 1000) return absl::OkStatus();
+    started_.Notify();
+    release_.WaitForNotification();
+    return absl::OkStatus();
+  };
+  Start();
+  auto large = Submit(MakeJob(20'000));
+  started_.WaitForNotification();
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(Submit(MakeJob()).get().status.ok());
+  release_.Notify();
+  EXPECT_TRUE(large.get().status.ok());
+}
+
+TEST_F(HeldEngineTest, WhatWaitsLeavesAsOneBatch) {
+  Start();
+  auto first = Occupy();
+  std::vector<std::future<Outcome>> waiting;
+  for (int i = 0; i < 5; ++i) waiting.push_back(Submit(MakeJob()));
+  release_.Notify();
+  EXPECT_EQ(first.get().job->report.batch_problems, 1u);
+  for (auto& future : waiting) EXPECT_EQ(future.get().job->report.batch_problems, 5u);
 }
 
 TEST_F(HeldEngineTest, AFullQueueRefusesAtOnceAndSaysWhy) {
@@ -233,9 +271,10 @@ TEST_F(EngineTest, ManyCallersAreAllAnsweredOnce) {
     callers.emplace_back([&] {
       for (int i = 0; i < 500; ++i) {
         auto job = MakeJob();
-        if (i % 7 == 0) job->cancel->Cancel();
+        const auto cancel = job->cancel;
         job->done = [&answered](absl::Status, std::unique_ptr<Job>) { ++answered; };
         engine_->Submit(std::move(job));
+        if (i % 7 == 0) engine_->Cancel(*cancel);
       }
     });
   }

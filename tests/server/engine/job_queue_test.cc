@@ -1,7 +1,9 @@
 #include "server/engine/job_queue.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "server/reason.h"
@@ -9,55 +11,161 @@
 namespace gemm {
 namespace {
 
-std::unique_ptr<Job> JobHolding(HostPool& pool, size_t bytes) {
-  auto job = std::make_unique<Job>();
-  job->input = *pool.Allocate(bytes);
-  return job;
-}
+using testing::ElementsAre;
+using testing::IsEmpty;
 
-TEST(JobQueueTest, IsFirstInFirstOut) {
-  JobQueue queue({});
-  for (int64_t m = 1; m <= 3; ++m) {
+class JobQueueTest : public testing::Test {
+ protected:
+  // The job's m is its name.
+  std::unique_ptr<Job> MakeJob(int64_t m, std::string caller = "", int64_t size = 1) {
     auto job = std::make_unique<Job>();
-    job->problem.m = m;
-    ASSERT_TRUE(queue.Push(job).ok());
-    EXPECT_EQ(job, nullptr);
+    job->problem = DenseProblem(DType::kF32, m, size, size);
+    job->caller = std::move(caller);
+    job->cancel = std::make_shared<CancelToken>();
+    return job;
   }
-  for (int64_t m = 1; m <= 3; ++m) EXPECT_EQ(queue.Pop()->problem.m, m);
+  std::unique_ptr<Job> MakeLarge(int64_t m, std::string caller = "") {
+    return MakeJob(m, std::move(caller), 30'000);
+  }
+
+  void Push(std::unique_ptr<Job> job) { ASSERT_TRUE(queue_.Push(job).ok()); }
+
+  static std::vector<int64_t> Names(const std::vector<std::unique_ptr<Job>>& jobs) {
+    std::vector<int64_t> names;
+    for (const auto& job : jobs) names.push_back(job->problem.m);
+    return names;
+  }
+  std::vector<int64_t> Pop(LaneKind lane = LaneKind::kAny) { return Names(queue_.PopBatch(lane)); }
+
+  PageableMemory memory_;
+  std::shared_ptr<HostPool> pool_ = HostPool::Create(memory_, 1 << 20);
+  JobQueue queue_{{.problems = 10, .bytes = 1000}};
+};
+
+TEST_F(JobQueueTest, OneCallersSmallJobsLeaveTogetherAndInOrder) {
+  for (int64_t m = 1; m <= 3; ++m) Push(MakeJob(m));
+  EXPECT_THAT(Pop(LaneKind::kSmall), ElementsAre(1, 2, 3));
+  EXPECT_EQ(queue_.problems(), 0u);
 }
 
-TEST(JobQueueTest, BoundsBytesButTakesOneLargeJobAlone) {
-  PageableMemory memory;
-  auto pool = HostPool::Create(memory, 1 << 20);
-  JobQueue queue({.problems = 10, .bytes = 1000});
-  auto large = JobHolding(*pool, 5000);
-  ASSERT_TRUE(queue.Push(large).ok());
-  auto small = JobHolding(*pool, 1);
-  const absl::Status status = queue.Push(small);
-  EXPECT_EQ(ReasonOf(status), Reason::kQueueFull);
-  EXPECT_NE(small, nullptr);  // still the caller's
-  EXPECT_EQ(queue.bytes(), 5000u);
-  queue.Pop();
-  EXPECT_EQ(queue.bytes(), 0u);
-  EXPECT_TRUE(queue.Push(small).ok());
+TEST_F(JobQueueTest, ABatchIsBoundedByTimeNotByCount) {
+  JobQueue queue({.small_job_seconds = 1, .batch_seconds = 2.5 * EstimatedSeconds(*MakeJob(1))});
+  for (int i = 0; i < 5; ++i) {
+    auto job = MakeJob(1);
+    ASSERT_TRUE(queue.Push(job).ok());
+  }
+  EXPECT_EQ(queue.PopBatch(LaneKind::kSmall).size(), 2u);
+  EXPECT_EQ(queue.PopBatch(LaneKind::kSmall).size(), 2u);
+  EXPECT_EQ(queue.PopBatch(LaneKind::kSmall).size(), 1u);
 }
 
-TEST(JobQueueTest, CloseHandsOutTheRestThenNull) {
+TEST_F(JobQueueTest, LargeJobsLeaveAloneAndNotThroughSmallLanes) {
+  Push(MakeLarge(101));
+  Push(MakeLarge(102));
+  Push(MakeJob(1));
+  EXPECT_THAT(Pop(LaneKind::kSmall), ElementsAre(1));
+  EXPECT_THAT(Pop(), ElementsAre(101));
+  EXPECT_THAT(Pop(), ElementsAre(102));
+}
+
+TEST_F(JobQueueTest, CallersGetEqualSharesWhateverTheySend) {
+  for (int64_t m = 101; m <= 104; ++m) Push(MakeLarge(m, "greedy"));
+  Push(MakeLarge(201, "modest"));
+  EXPECT_THAT(Pop(), ElementsAre(101));
+  EXPECT_THAT(Pop(), ElementsAre(201));  // not behind all of the other's
+  EXPECT_THAT(Pop(), ElementsAre(102));
+}
+
+TEST_F(JobQueueTest, AnIdleCallerSavesUpNothing) {
+  for (int64_t m = 101; m <= 103; ++m) Push(MakeLarge(m, "busy"));
+  EXPECT_THAT(Pop(), ElementsAre(101));
+  EXPECT_THAT(Pop(), ElementsAre(102));
+  for (int64_t m = 201; m <= 203; ++m) Push(MakeLarge(m, "late"));
+  EXPECT_THAT(Pop(), ElementsAre(201));
+  EXPECT_THAT(Pop(), ElementsAre(103));
+  EXPECT_THAT(Pop(), ElementsAre(202));
+}
+
+TEST_F(JobQueueTest, BoundsProblems) {
+  for (int64_t m = 1; m <= 10; ++m) Push(MakeJob(m));
+  auto job = MakeJob(11);
+  EXPECT_EQ(ReasonOf(queue_.Push(job)), Reason::kQueueFull);
+  EXPECT_NE(job, nullptr);  // still the caller's
+}
+
+TEST_F(JobQueueTest, BoundsBytesButTakesOneLargeJobAlone) {
+  auto large = MakeJob(1);
+  large->input = *pool_->Allocate(5000);
+  Push(std::move(large));
+  auto small = MakeJob(2);
+  small->input = *pool_->Allocate(1);
+  EXPECT_EQ(ReasonOf(queue_.Push(small)), Reason::kQueueFull);
+  EXPECT_NE(small, nullptr);
+  EXPECT_EQ(queue_.bytes(), 5000u);
+  EXPECT_THAT(Pop(), ElementsAre(1));
+  EXPECT_EQ(queue_.bytes(), 0u);
+  EXPECT_TRUE(queue_.Push(small).ok());
+}
+
+TEST_F(JobQueueTest, RemoveTakesAJobOutWhereverItStands) {
+  auto second = MakeJob(2);
+  auto large = MakeLarge(101);
+  const std::shared_ptr<CancelToken> tokens[] = {second->cancel, large->cancel};
+  Push(MakeJob(1));
+  Push(std::move(second));
+  Push(std::move(large));
+  for (const auto& token : tokens) EXPECT_NE(queue_.Remove(token.get()), nullptr);
+  for (const auto& token : tokens) EXPECT_EQ(queue_.Remove(token.get()), nullptr);
+  EXPECT_THAT(Pop(), ElementsAre(1));
+}
+
+TEST_F(JobQueueTest, CloseHandsOutTheRestThenNothing) {
+  Push(MakeJob(1));
+  Push(MakeLarge(101));
+  queue_.Close();
+  auto late = MakeJob(2);
+  EXPECT_EQ(ReasonOf(queue_.Push(late)), Reason::kDraining);
+  EXPECT_THAT(Pop(LaneKind::kSmall), ElementsAre(1));
+  EXPECT_THAT(Pop(LaneKind::kSmall), IsEmpty());
+  EXPECT_THAT(Pop(), ElementsAre(101));
+  EXPECT_THAT(Pop(), IsEmpty());
+}
+
+TEST_F(JobQueueTest, WakesWhoWaits) {
+  for (const LaneKind lane : {LaneKind::kSmall, LaneKind::kAny}) {
+    std::thread consumer([&] { EXPECT_THAT(Pop(lane), ElementsAre(1)); });
+    Push(MakeJob(1));
+    consumer.join();
+  }
+  std::thread small([&] { EXPECT_THAT(Pop(LaneKind::kSmall), IsEmpty()); });
+  std::thread any([&] { EXPECT_THAT(Pop(), IsEmpty()); });
+  queue_.Close();
+  small.join();
+  any.join();
+}
+
+TEST_F(JobQueueTest, EveryJobComesOutOnceWithLanesOfBothKinds) {
   JobQueue queue({});
-  auto job = std::make_unique<Job>();
-  ASSERT_TRUE(queue.Push(job).ok());
+  std::vector<std::thread> lanes;
+  std::atomic<int> out{0};
+  for (const LaneKind lane : {LaneKind::kSmall, LaneKind::kSmall, LaneKind::kAny, LaneKind::kAny}) {
+    lanes.emplace_back([&queue, &out, lane] {
+      while (true) {
+        const auto jobs = queue.PopBatch(lane);
+        if (jobs.empty()) return;
+        out += static_cast<int>(jobs.size());
+      }
+    });
+  }
+  constexpr int kJobs = 3000;
+  for (int i = 0; i < kJobs; ++i) {
+    auto job = i % 10 == 0 ? MakeLarge(i + 1, "a") : MakeJob(i + 1, i % 2 == 0 ? "a" : "b");
+    while (!queue.Push(job).ok()) std::this_thread::yield();
+  }
+  while (queue.problems() > 0) std::this_thread::yield();
   queue.Close();
-  auto late = std::make_unique<Job>();
-  EXPECT_EQ(ReasonOf(queue.Push(late)), Reason::kDraining);
-  EXPECT_NE(queue.Pop(), nullptr);
-  EXPECT_EQ(queue.Pop(), nullptr);
-}
-
-TEST(JobQueueTest, CloseWakesWhoWaits) {
-  JobQueue queue({});
-  std::thread consumer([&queue] { EXPECT_EQ(queue.Pop(), nullptr); });
-  queue.Close();
-  consumer.join();
+  for (std::thread& lane : lanes) lane.join();
+  EXPECT_EQ(out, kJobs);
 }
 
 }  // namespace

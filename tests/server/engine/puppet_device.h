@@ -21,8 +21,9 @@ class PuppetDevice final : public Device {
     description_.kind = "puppet";
   }
 
-  // What Run does, on the worker's thread. Set before the engine starts.
+  // What Run does with a job, on a lane's thread. Set these two before the engine starts.
   std::function<absl::Status(Job&)> on_run = [](Job&) { return absl::OkStatus(); };
+  std::vector<LaneKind> lane_kinds{LaneKind::kAny};
   void Lose() { lost_ = true; }
   int runs() const { return runs_; }
 
@@ -32,10 +33,14 @@ class PuppetDevice final : public Device {
   bool lost() const override { return lost_; }
   KernelExplanation Explain(const Problem&) const override { return {"puppet", "only one", {}}; }
 
-  absl::Status Run(Job& job) override {
-    ++runs_;
-    job.report.kernel = "puppet";
-    return on_run(job);
+  std::vector<LaneKind> lanes() const override { return lane_kinds; }
+
+  void Run(int /*lane*/, Batch& batch) override {
+    for (size_t i = 0; i < batch.jobs.size(); ++i) {
+      ++runs_;
+      batch.jobs[i]->report.kernel = "puppet";
+      batch.statuses[i] = on_run(*batch.jobs[i]);
+    }
   }
 
  private:
