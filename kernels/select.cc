@@ -1,66 +1,188 @@
 #include "kernels/select.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace gemm {
 namespace {
 
-Selection Choose(const Problem& problem, const DeviceInfo& device,
-                 std::span<const KernelFamily* const> families, std::string_view forced,
-                 bool explain) {
-  Selection selection;
-  double least_seconds = 0;
-  int legal = 0;
-  std::string forced_why_not;
-  bool forced_exists = false;
-  for (const KernelFamily* family : families) {
-    const int configs = static_cast<int>(family->configs().size());
-    for (int config = 0; config < configs; ++config) {
-      const KernelRef kernel{family, config};
-      if (!forced.empty() && kernel.get().name != forced) continue;
-      forced_exists = true;
-      std::string why_not = family->WhyNot(problem, device, config);
-      double seconds = 0;
-      if (why_not.empty()) {
+// The problem that settles the numerics class of all that share its sizes, type and transposes: one
+// matrix, dense and aligned, alpha 1, beta 0.
+Problem Canonical(const Problem& problem) {
+  Problem canonical = DenseProblem(problem.dtype, problem.m, problem.n, problem.k);
+  canonical.precision = problem.precision;
+  canonical.a.transposed = problem.a.transposed;
+  canonical.b.transposed = problem.b.transposed;
+  canonical.a.ld = std::max<int64_t>(1, StoredA(canonical).columns);
+  canonical.b.ld = std::max<int64_t>(1, StoredB(canonical).columns);
+  for (MatrixLayout* layout : {&canonical.a, &canonical.b, &canonical.c, &canonical.d}) {
+    layout->alignment_bytes = 256;
+  }
+  return canonical;
+}
+
+class Chooser {
+ public:
+  Chooser(const DeviceInfo& device, std::span<const KernelFamily* const> families,
+          const TuningTable& table)
+      : device_(device), families_(families), table_(table) {}
+
+  Selection Choose(const Problem& problem) const {
+    // Without a product there is no sum to have a class, and no measured row to go by.
+    if (!ReadsAB(problem)) return Modelled(problem, std::nullopt);
+    const Problem canonical = Canonical(problem);
+    const Selection first = Any(canonical, std::nullopt);
+    if (first.kernel.family == nullptr || canonical == problem) {
+      return first.kernel.family == nullptr ? Any(problem, std::nullopt) : first;
+    }
+    Selection selection = Any(problem, first.kernel.get().numerics);
+    return selection.kernel.family != nullptr ? selection : Any(problem, std::nullopt);
+  }
+
+  Selection Forced(const Problem& problem, std::string_view forced) const {
+    Selection selection;
+    const KernelRef kernel = Named(forced);
+    if (kernel.family == nullptr) {
+      selection.reason = "no kernel is named " + std::string(forced);
+      return selection;
+    }
+    const std::string why_not = kernel.family->WhyNot(problem, device_, kernel.config);
+    if (!why_not.empty()) {
+      selection.reason = std::string(forced) + ": " + why_not;
+      return selection;
+    }
+    selection.kernel = kernel;
+    selection.reason = "forced";
+    return selection;
+  }
+
+  // What the row knows of the kernel, carried over to the problem.
+  double CarriedSeconds(const Problem& problem, const TuningRow& row, const KernelRef& kernel,
+                        const MeasuredKernel& measured) const {
+    const double here = kernel.family->ModelSeconds(problem, device_, kernel.config);
+    const double there = kernel.family->ModelSeconds(CentreOf(row.bucket), device_, kernel.config);
+    return 1e-6 * measured.microseconds * (there > 0 ? here / there : 1);
+  }
+
+ private:
+  using Class = std::optional<NumericsClass>;
+
+  Selection Any(const Problem& problem, Class numerics) const {
+    Selection selection = Measured(problem, numerics);
+    return selection.kernel.family != nullptr ? selection : Modelled(problem, numerics);
+  }
+
+  Selection Measured(const Problem& problem, Class numerics) const {
+    Selection selection;
+    const TuningRow* row = NearestRow(table_, BucketOf(problem));
+    if (row == nullptr) return selection;
+    double least_seconds = 0;
+    for (const MeasuredKernel& measured : row->kernels) {
+      const KernelRef kernel = Named(measured.kernel);
+      // A name that is gone was measured with another build.
+      if (kernel.family == nullptr || !Runs(problem, numerics, kernel)) continue;
+      const double seconds = CarriedSeconds(problem, *row, kernel, measured);
+      if (selection.kernel.family == nullptr || seconds < least_seconds) {
+        selection.kernel = kernel;
+        least_seconds = seconds;
+      }
+    }
+    selection.reason = "measured";
+    selection.row = row;
+    return selection;
+  }
+
+  Selection Modelled(const Problem& problem, Class numerics) const {
+    Selection selection;
+    double least_seconds = 0;
+    int legal = 0;
+    for (const KernelFamily* family : families_) {
+      const int configs = static_cast<int>(family->configs().size());
+      for (int config = 0; config < configs; ++config) {
+        const KernelRef kernel{family, config};
+        if (!Runs(problem, numerics, kernel)) continue;
         ++legal;
-        seconds = family->ModelSeconds(problem, device, config);
+        const double seconds = family->ModelSeconds(problem, device_, config);
         // Strictly less: a tie stays with the earlier, preferred one.
         if (selection.kernel.family == nullptr || seconds < least_seconds) {
           selection.kernel = kernel;
           least_seconds = seconds;
         }
-      } else if (!forced.empty()) {
-        forced_why_not = why_not;
       }
-      if (explain) selection.candidates.push_back({kernel, std::move(why_not), seconds});
     }
+    selection.reason = legal > 1 ? "modelled" : legal == 1 ? "only one" : "no kernel can run it";
+    return selection;
   }
-  if (!forced.empty()) {
-    if (legal > 0) {
-      selection.reason = "forced";
-    } else if (forced_exists) {
-      selection.reason = std::string(forced) + ": " + forced_why_not;
-    } else {
-      selection.reason = "no kernel is named " + std::string(forced);
+
+  bool Runs(const Problem& problem, Class numerics, const KernelRef& kernel) const {
+    const KernelConfig& config = kernel.get();
+    // The type first: it spares most configurations the words of their WhyNot.
+    return config.dtype == problem.dtype && (!numerics || config.numerics == *numerics) &&
+           kernel.family->WhyNot(problem, device_, kernel.config).empty();
+  }
+
+  KernelRef Named(std::string_view name) const {
+    if (name.empty()) return {};
+    for (const KernelFamily* family : families_) {
+      const int configs = static_cast<int>(family->configs().size());
+      for (int config = 0; config < configs; ++config) {
+        if (family->configs()[config].name == name) return {family, config};
+      }
     }
-  } else if (legal > 1) {
-    selection.reason = "modelled";
-  } else {
-    selection.reason = legal == 1 ? "only one" : "no kernel can run it";
+    return {};
   }
-  return selection;
-}
+
+  const DeviceInfo& device_;
+  const std::span<const KernelFamily* const> families_;
+  const TuningTable& table_;
+};
 
 }  // namespace
 
 Selection Select(const Problem& problem, const DeviceInfo& device,
+                 std::span<const KernelFamily* const> families, std::string_view forced,
+                 const TuningTable& table) {
+  const Chooser chooser(device, families, table);
+  return forced.empty() ? chooser.Choose(problem) : chooser.Forced(problem, forced);
+}
+
+Selection Explain(const Problem& problem, const DeviceInfo& device,
+                  std::span<const KernelFamily* const> families, std::string_view forced,
+                  const TuningTable& table) {
+  const Chooser chooser(device, families, table);
+  Selection selection = Select(problem, device, families, forced, table);
+  for (const KernelFamily* family : families) {
+    const int configs = static_cast<int>(family->configs().size());
+    for (int config = 0; config < configs; ++config) {
+      Candidate candidate;
+      candidate.kernel = {family, config};
+      const std::string_view name = candidate.kernel.get().name;
+      if (!forced.empty() && name != forced) continue;
+      candidate.why_not = family->WhyNot(problem, device, config);
+      if (candidate.why_not.empty()) {
+        candidate.modelled_seconds = family->ModelSeconds(problem, device, config);
+        for (int i = 0; selection.row != nullptr && i < kKernelsARow; ++i) {
+          const MeasuredKernel& measured = selection.row->kernels[static_cast<size_t>(i)];
+          if (measured.kernel != name) continue;
+          candidate.measured_seconds =
+              chooser.CarriedSeconds(problem, *selection.row, candidate.kernel, measured);
+        }
+      }
+      selection.candidates.push_back(std::move(candidate));
+    }
+  }
+  return selection;
+}
+
+Selection Select(const Problem& problem, const DeviceInfo& device,
                  std::span<const KernelFamily* const> families, std::string_view forced) {
-  return Choose(problem, device, families, forced, /*explain=*/false);
+  return Select(problem, device, families, forced, TuningFor(device));
 }
 
 Selection Explain(const Problem& problem, const DeviceInfo& device,
                   std::span<const KernelFamily* const> families, std::string_view forced) {
-  return Choose(problem, device, families, forced, /*explain=*/true);
+  return Explain(problem, device, families, forced, TuningFor(device));
 }
 
 }  // namespace gemm

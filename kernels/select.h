@@ -1,5 +1,14 @@
-// Choosing a kernel: a pure function of the problem, the device and the families, so it is tested
-// from literals on machines without a GPU.
+// Choosing a kernel: a pure function of the problem, the device, the families and a table of
+// measured times, so it is tested from literals on machines without a GPU.
+//
+// The choice, in order:
+//   1. legal     the configurations whose WhyNot is empty;
+//   2. class     how the product sums is settled by m, n, k, type and transposes alone, so that a
+//                result's bits never depend on the batch it came in or on where operands lay: only
+//                configurations of that numerics class are left, unless none of them is legal;
+//   3. measured  the nearest row of the table, each kernel's time carried over to this problem by
+//                the ratio of its modelled times here and there: the least wins;
+//   4. modelled  without such a row, the least modelled time. The reference is among them.
 
 #ifndef GEMMD_KERNELS_SELECT_H_
 #define GEMMD_KERNELS_SELECT_H_
@@ -10,6 +19,7 @@
 #include <vector>
 
 #include "kernels/kernel.h"
+#include "kernels/tuning/tuning_table.h"
 
 namespace gemm {
 
@@ -24,21 +34,31 @@ struct Candidate {
   KernelRef kernel;
   std::string why_not;          // empty: it can run the problem
   double modelled_seconds = 0;  // only when it can
+  double measured_seconds = 0;  // carried over from the row that was used; 0 if it is not in there
 };
 
 struct Selection {
-  KernelRef kernel;                   // family is null when nothing can run the problem
-  std::string reason;                 // "forced", "modelled", "only one", or why there is none
+  KernelRef kernel;  // family is null when nothing can run the problem
+  // "forced", "measured", "modelled", "only one" (is legal in its class), or why there is none.
+  std::string reason;
+  const TuningRow* row = nullptr;     // what "measured" rests on; points into the table
   std::vector<Candidate> candidates;  // in registry order; filled by Explain only
 };
 
-// The legal configuration with the least modelled time; ties go to the first in registry order.
-// `forced`, when not empty, is the full name of the only configuration to consider. Allocates
-// nothing on the way to a choice beyond what WhyNot returns.
+// Ties go to the first in registry order. `forced`, when not empty, is the full name of the only
+// configuration to consider. Allocates nothing on the way to a choice beyond what WhyNot returns.
 Selection Select(const Problem& problem, const DeviceInfo& device,
-                 std::span<const KernelFamily* const> families, std::string_view forced = {});
+                 std::span<const KernelFamily* const> families, std::string_view forced,
+                 const TuningTable& table);
 
 // The same choice, with every candidate's verdict.
+Selection Explain(const Problem& problem, const DeviceInfo& device,
+                  std::span<const KernelFamily* const> families, std::string_view forced,
+                  const TuningTable& table);
+
+// With the table that this build holds for the device.
+Selection Select(const Problem& problem, const DeviceInfo& device,
+                 std::span<const KernelFamily* const> families, std::string_view forced = {});
 Selection Explain(const Problem& problem, const DeviceInfo& device,
                   std::span<const KernelFamily* const> families, std::string_view forced = {});
 

@@ -3,26 +3,6 @@
 #ifndef GEMMD_TESTS_KERNELS_DEVICES_H_
 #define GEMMD_TESTS_KERNELS_DEVICES_H_
 
-#include "kernels/device_info.h"
-
-namespace gemm {
-
-inline DeviceInfo H200() {
-  DeviceInfo device;
-  device.name = "NVIDIA H200";
-  device.compute_capability = 90;
-  device.multiprocessors = 132;
-  device.max_threads_per_multiprocessor = 2048;
-  device.shared_bytes_per_block = size_t{227} * 1024;
-  device.shared_bytes_per_multiprocessor = size_t{228} * 1024;
-  device.l2_bytes = size_t{60} << 20;
-  device.memory_bytes = size_t{141} * 1000 * 1000 * 1000;
-  device.f32_flops_per_second = 66.9e12;
-  device.f64_flops_per_second = 33.5e12;
-  device.memory_bytes_per_second = 4.9e12;
-  return device;
-}
-
-}  // namespace gemm
+#include "kernels/bench/literal_devices.h"
 
 #endif  // GEMMD_TESTS_KERNELS_DEVICES_H_

@@ -2,31 +2,41 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 
 namespace gemm {
 namespace {
 
+// Not sequential; which one does not matter.
+constexpr auto kOtherClass = static_cast<NumericsClass>(1);
+
 struct Row {
   const char* name;
   double seconds;
   const char* why_not = "";
+  NumericsClass numerics = NumericsClass::kSequential;
 };
 
 // A family that is only its answers.
 class FakeFamily : public KernelFamily {
  public:
   explicit FakeFamily(std::vector<Row> rows) : rows_(std::move(rows)) {
-    for (const Row& row : rows_) configs_.push_back({.name = row.name});
+    for (const Row& row : rows_) {
+      configs_.push_back({.name = row.name, .numerics = row.numerics});
+    }
   }
 
   std::string_view name() const override { return "fake"; }
   std::span<const KernelConfig> configs() const override { return configs_; }
-  std::string WhyNot(const Problem&, const DeviceInfo&, int config) const override {
-    return rows_[static_cast<size_t>(config)].why_not;
+  std::string WhyNot(const Problem& problem, const DeviceInfo&, int config) const override {
+    const std::string why_not = rows_[static_cast<size_t>(config)].why_not;
+    if (why_not != "aligned only") return why_not;
+    return problem.a.alignment_bytes >= 16 ? "" : why_not;
   }
-  double ModelSeconds(const Problem&, const DeviceInfo&, int config) const override {
-    return rows_[static_cast<size_t>(config)].seconds;
+  // Seconds for each matrix of the batch.
+  double ModelSeconds(const Problem& problem, const DeviceInfo&, int config) const override {
+    return rows_[static_cast<size_t>(config)].seconds * static_cast<double>(problem.batch_count);
   }
   cudaError_t Prepare(const DeviceInfo&) const override { return cudaSuccess; }
   Plan MakePlan(std::span<const Problem>, const DeviceInfo&, int) const override { return {}; }
@@ -111,6 +121,120 @@ TEST_F(SelectTest, NothingLegalIsNoKernel) {
   EXPECT_EQ(selection.kernel.family, nullptr);
   EXPECT_EQ(selection.reason, "no kernel can run it");
   EXPECT_EQ(Select(kProblem, {}, {}).kernel.family, nullptr);
+}
+
+// Tables.
+
+TuningRow MeasuredRow(const Problem& problem, std::vector<MeasuredKernel> kernels) {
+  TuningRow row;
+  row.bucket = BucketOf(problem);
+  std::copy(kernels.begin(), kernels.end(), row.kernels.begin());
+  return row;
+}
+
+TEST_F(SelectTest, AMeasuredRowOverrulesTheModel) {
+  const std::array<TuningRow, 1> rows = {MeasuredRow(kProblem, {{"d", 4}, {"b", 9}})};
+  const TuningTable table{90, 132, rows};
+  const Selection selection = Explain(kProblem, {}, families_, {}, table);
+  EXPECT_EQ(Chosen(selection), "d");
+  EXPECT_EQ(selection.reason, "measured");
+  EXPECT_EQ(selection.row, &rows[0]);
+  EXPECT_EQ(selection.candidates[0].measured_seconds, 0);
+  EXPECT_DOUBLE_EQ(selection.candidates[1].measured_seconds, 9e-6);
+  EXPECT_DOUBLE_EQ(selection.candidates[4].measured_seconds, 4e-6);
+  EXPECT_EQ(Chosen(Select(kProblem, {}, families_, {}, table)), "d");
+}
+
+TEST_F(SelectTest, RowsOfKernelsThatAreGoneOrCannotRunArePassedOver) {
+  const std::array<TuningRow, 1> rows = {
+      MeasuredRow(kProblem, {{"removed", 1}, {"never", 2}, {"a", 3}})};
+  const Selection selection = Select(kProblem, {}, families_, {}, {90, 132, rows});
+  EXPECT_EQ(Chosen(selection), "a");
+  EXPECT_EQ(selection.reason, "measured");
+}
+
+TEST_F(SelectTest, WithoutAUsableRowTheModelDecides) {
+  const std::array<TuningRow, 1> gone = {MeasuredRow(kProblem, {{"removed", 1}})};
+  EXPECT_EQ(Select(kProblem, {}, families_, {}, {90, 132, gone}).reason, "modelled");
+  const std::array<TuningRow, 1> far = {
+      MeasuredRow(DenseProblem(DType::kF32, 4096, 4096, 4096), {{"d", 1}})};
+  const Selection selection = Select(kProblem, {}, families_, {}, {90, 132, far});
+  EXPECT_EQ(Chosen(selection), "b");
+  EXPECT_EQ(selection.reason, "modelled");
+  EXPECT_EQ(selection.row, nullptr);
+}
+
+TEST_F(SelectTest, ForcedKernelsAskNoTable) {
+  const std::array<TuningRow, 1> rows = {MeasuredRow(kProblem, {{"d", 4}})};
+  EXPECT_EQ(Chosen(Select(kProblem, {}, families_, "a", {90, 132, rows})), "a");
+}
+
+TEST_F(SelectTest, AProductWithoutASumAsksNoTable) {
+  const std::array<TuningRow, 1> rows = {
+      MeasuredRow(DenseProblem(DType::kF32, 3, 5, 1), {{"d", 4}})};
+  const Problem empty_sum = DenseProblem(DType::kF32, 3, 5, 0);
+  EXPECT_EQ(Select(empty_sum, {}, families_, {}, {90, 132, rows}).reason, "modelled");
+}
+
+// A measured time is carried over by what the model says of the way from the row to the problem:
+// "steep" doubles where "flat" does not.
+class SlopeFamily final : public FakeFamily {
+ public:
+  SlopeFamily() : FakeFamily({{"steep", 1}, {"flat", 1}}) {}
+  double ModelSeconds(const Problem& problem, const DeviceInfo&, int config) const override {
+    return config == 0 ? static_cast<double>(problem.k) : 100;
+  }
+};
+
+TEST(SelectMeasured, CarriesTimesOverByTheModelsRatio) {
+  const SlopeFamily family;
+  const std::array<const KernelFamily*, 1> families = {&family};
+  const std::array<TuningRow, 1> rows = {
+      MeasuredRow(DenseProblem(DType::kF32, 8, 8, 64), {{"steep", 4}, {"flat", 5}})};
+  const TuningTable table{90, 132, rows};
+  const auto chosen = [&](int64_t k) {
+    const Problem problem = DenseProblem(DType::kF32, 8, 8, k);
+    return Select(problem, {}, families, {}, table).kernel.get().name;
+  };
+  EXPECT_EQ(chosen(64), "steep");
+  EXPECT_EQ(chosen(75), "steep");
+  EXPECT_EQ(chosen(90), "flat");  // 4 us * 90 / 64 > 5 us
+}
+
+// How a result sums is settled without a look at batch and alignment: the fastest kernel of another
+// class is not taken for them.
+TEST(SelectClass, DependsOnNeitherBatchNorAlignment) {
+  const FakeFamily family({{"split", 1, "aligned only", kOtherClass},
+                           {"split_any", 5, "", kOtherClass},
+                           {"sequential", 3}});
+  const std::array<const KernelFamily*, 1> families = {&family};
+  Problem problem = DenseProblem(DType::kF32, 64, 64, 512);
+  EXPECT_EQ(problem.a.alignment_bytes, 4);
+  EXPECT_EQ(Select(problem, {}, families).kernel.get().name, "split_any");
+  problem.a.alignment_bytes = 16;
+  EXPECT_EQ(Select(problem, {}, families).kernel.get().name, "split");
+  const Problem batch = DenseProblem(DType::kF32, 64, 64, 512, 9);
+  EXPECT_EQ(Select(batch, {}, families).kernel.get().name, "split_any");
+}
+
+TEST(SelectClass, OfAMeasuredBatchIsThatOfOneProduct) {
+  const FakeFamily family({{"split", 1, "", kOtherClass}, {"sequential", 3}, {"sequential2", 4}});
+  const std::array<const KernelFamily*, 1> families = {&family};
+  const Problem one = DenseProblem(DType::kF32, 64, 64, 512);
+  const Problem batch = DenseProblem(DType::kF32, 64, 64, 512, 16);
+  const std::array<TuningRow, 2> rows = {
+      MeasuredRow(one, {{"sequential", 5}, {"split", 6}}),
+      MeasuredRow(batch, {{"split", 7}, {"sequential2", 8}, {"sequential", 9}})};
+  const TuningTable table{90, 132, rows};
+  EXPECT_EQ(Select(one, {}, families, {}, table).kernel.get().name, "sequential");
+  EXPECT_EQ(Select(batch, {}, families, {}, table).kernel.get().name, "sequential2");
+}
+
+TEST(SelectClass, GivesWayWhereNoKernelOfItIsLegal) {
+  const FakeFamily family({{"split", 1, "aligned only", kOtherClass}, {"sequential", 3}});
+  const std::array<const KernelFamily*, 1> families = {&family};
+  const Problem problem = DenseProblem(DType::kF32, 64, 64, 512);
+  EXPECT_EQ(Select(problem, {}, families).kernel.get().name, "sequential");
 }
 
 }  // namespace

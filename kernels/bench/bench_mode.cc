@@ -1,0 +1,163 @@
+// bench: the chosen kernel (with --all every legal one) beside the peer's best, in turns.
+
+#include <algorithm>
+#include <cstdio>
+
+#include "kernels/bench/session.h"
+#include "kernels/bench/shape_lists.h"
+#include "kernels/cuda_status.h"
+
+namespace gemm {
+namespace {
+
+constexpr int kMaxSets = 4096;  // 64 x 64 x 64 takes 2560 to be twice the cache
+constexpr int kSamples = 64;
+
+struct Row {
+  std::string name;  // of the kernel, or of the peer's way
+  std::string fault;
+  Summary seconds;
+  bool chosen = false;
+};
+
+struct ShapeResult {
+  std::vector<Row> rows;
+  Row peer;  // without a name: it has none
+  std::string reason;
+};
+
+cudaError_t Measure(Session& session, const Flags& flags, const Problem& problem,
+                    ShapeResult* result) {
+  Workbench& bench = session.bench();
+  const cudaStream_t stream = bench.stream();
+  GEMM_RETURN_IF_CUDA_ERROR(bench.arena().Create(problem, bench.device(), kMaxSets, stream));
+  const std::vector<Operands>& sets = bench.arena().sets();
+  ResultCheck check;
+  GEMM_RETURN_IF_CUDA_ERROR(check.Create(problem, bench.arena(), kSamples));
+
+  const Selection selection =
+      Explain(problem, bench.device(), session.families(), flags.kernel, session.table());
+  result->reason = selection.reason;
+  std::vector<std::unique_ptr<PreparedRotation>> rotations;
+  std::vector<Contender> contenders;
+  std::vector<size_t> at;
+  for (const Candidate& candidate : selection.candidates) {
+    const bool chosen = candidate.kernel.family == selection.kernel.family &&
+                        candidate.kernel.config == selection.kernel.config;
+    if (!candidate.why_not.empty() || !(chosen || flags.all)) continue;
+    auto& rotation = rotations.emplace_back(std::make_unique<PreparedRotation>());
+    GEMM_RETURN_IF_CUDA_ERROR(rotation->Create(candidate.kernel, problem, sets, bench.device()));
+    const PreparedRotation* prepared = rotation.get();
+    Row row;
+    row.name = candidate.kernel.get().name;
+    row.chosen = chosen;
+    double once = 0;
+    GEMM_RETURN_IF_CUDA_ERROR(
+        check.Run([prepared](cudaStream_t on) { return prepared->Launch(0, on); },
+                  &candidate.kernel.get().numerics, stream, &row.fault, &once));
+    if (row.fault.empty()) {
+      contenders.push_back({row.name, [prepared](size_t set, cudaStream_t on) {
+                              return prepared->Launch(set, on);
+                            }});
+      at.push_back(result->rows.size());
+    }
+    result->rows.push_back(std::move(row));
+  }
+  PeerWay peer_way;
+  GEMM_RETURN_IF_CUDA_ERROR(FindPeerWay(session, problem, check, &peer_way));
+  result->peer.name = peer_way.name;
+  result->peer.fault = peer_way.why_not;
+  if (!peer_way.name.empty()) {
+    Peer& peer = session.peer();
+    contenders.push_back({peer_way.name, [&peer, &sets, peer_way](size_t set, cudaStream_t on) {
+                            return peer.Launch(peer_way.way, sets[set], on) ? cudaSuccess
+                                                                            : cudaErrorUnknown;
+                          }});
+  }
+  if (contenders.empty()) return cudaSuccess;
+  Pace pace;
+  if (flags.shape_seconds > 0) pace.seconds = flags.shape_seconds;
+  std::vector<Summary> seconds;
+  GEMM_RETURN_IF_CUDA_ERROR(TimeAlternately(contenders, sets.size(), pace, stream, &seconds));
+  for (size_t i = 0; i < at.size(); ++i) result->rows[at[i]].seconds = seconds[i];
+  if (!peer_way.name.empty()) result->peer.seconds = seconds.back();
+  return cudaSuccess;
+}
+
+}  // namespace
+
+int RunBench(const Flags& flags) {
+  std::string fault;
+  const std::vector<BenchShape> shapes = ReadShapes(flags.shapes, flags.words, &fault);
+  if (!fault.empty()) return Refuse(fault);
+  Session session(flags);
+  if (fault = session.Open(); !fault.empty()) return Refuse(fault);
+
+  int failed = 0;
+  for (DType dtype : DTypes(flags)) {
+    std::vector<double> ratios;
+    std::printf("%-22s %-30s %11s %9s %7s %7s  %s\n", std::string(NameOf(dtype)).c_str(), "kernel",
+                "us", "TFLOP/s", "spread", "x peer", "chosen by, or the peer's way");
+    for (const BenchShape& shape : shapes) {
+      if (!session.HasTime()) break;
+      const Problem problem = BenchProblem(shape, dtype);
+      if (const auto invalid = Validate(problem)) {
+        return Refuse(NameOf(shape) + ": " + invalid->field + " " + invalid->message);
+      }
+      ShapeResult result;
+      if (const cudaError_t error = Measure(session, flags, problem, &result);
+          error != cudaSuccess) {
+        return Refuse(NameOf(shape) + ": " + CudaErrorText(error));
+      }
+      const auto print = [&](const Row& row, bool is_peer) {
+        if (row.name.empty()) {
+          std::printf("%-22s %-30s %s\n", NameOf(shape).c_str(), "(peer)", row.fault.c_str());
+          return;
+        }
+        if (row.seconds.median <= 0) {
+          ++failed;
+          std::printf("%-22s %-30s FAILED its check: %s\n", NameOf(shape).c_str(), row.name.c_str(),
+                      row.fault.c_str());
+          return;
+        }
+        const double us = 1e6 * row.seconds.median;
+        const double tflops = 1e-12 * FlopCount(problem) / row.seconds.median;
+        const double peer = result.peer.seconds.median;
+        const double ratio = peer > 0 ? peer / row.seconds.median : 0;
+        std::printf("%-22s %-30s %11.2f %9.3f %6.1f%% %7.3f  %s\n", NameOf(shape).c_str(),
+                    row.name.c_str(), us, tflops, 100 * row.seconds.spread(), ratio,
+                    is_peer      ? "peer"
+                    : row.chosen ? result.reason.c_str()
+                                 : "");
+        session.log().Write({{"kind", is_peer ? "peer" : "kernel"},
+                             {"dtype", std::string(NameOf(dtype))},
+                             {"shape", NameOf(shape)},
+                             {"kernel", row.name},
+                             {"chosen", row.chosen},
+                             {"reason", row.chosen ? result.reason : ""},
+                             {"us", us},
+                             {"spread", row.seconds.spread()},
+                             {"tflops", tflops},
+                             {"times_peer", ratio}});
+        if (row.chosen && ratio > 0) ratios.push_back(ratio);
+      };
+      for (const Row& row : result.rows) print(row, false);
+      print(result.peer, true);
+      std::fflush(stdout);
+    }
+    if (!ratios.empty()) {
+      const double mean = GeometricMean(ratios);
+      const double worst = *std::min_element(ratios.begin(), ratios.end());
+      std::printf("%s: %zu shapes, %.3f times the peer's speed in geometric mean, worst %.3f\n",
+                  std::string(NameOf(dtype)).c_str(), ratios.size(), mean, worst);
+      session.log().Write({{"kind", "mean"},
+                           {"dtype", std::string(NameOf(dtype))},
+                           {"shapes", ratios.size()},
+                           {"times_peer", mean},
+                           {"worst", worst}});
+    }
+  }
+  return failed == 0 ? 0 : 1;
+}
+
+}  // namespace gemm

@@ -1,0 +1,21 @@
+#include "kernels/bench/peer.h"
+
+namespace gemm {
+namespace {
+
+class NoPeer final : public Peer {
+ public:
+  std::string version() const override { return "no cuBLAS in this build"; }
+  std::vector<std::string> Prepare(const Problem&, const Operands&, cudaStream_t,
+                                   std::string* why_not) override {
+    *why_not = version();
+    return {};
+  }
+  bool Launch(size_t, const Operands&, cudaStream_t) override { return false; }
+};
+
+}  // namespace
+
+std::unique_ptr<Peer> MakePeer() { return std::make_unique<NoPeer>(); }
+
+}  // namespace gemm

@@ -1,0 +1,154 @@
+// regret: how much slower the chosen kernel is than the best of all that are legal, on shapes that
+// were not tuned; by the table and by the model alone, from the same times. With --from it judges
+// recorded times: a change of the table or of the rules shows without a GPU.
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+
+#include "kernels/bench/literal_devices.h"
+#include "kernels/bench/measured_times.h"
+#include "kernels/bench/session.h"
+#include "kernels/cuda_status.h"
+#include "kernels/registry.h"
+
+namespace gemm {
+namespace {
+
+constexpr double kGoalMean = 1.05;
+constexpr double kGoalWorst = 1.25;
+
+class Regrets {
+ public:
+  Regrets(const DeviceInfo& device, std::span<const KernelFamily* const> families,
+          const TuningTable& table, RunLog* log)
+      : device_(device), families_(families), table_(table), log_(log) {}
+
+  void Judge(const ShapeTimes& times) {
+    if (times.kernels.empty()) return;
+    const Problem problem = BenchProblem(times.shape, times.dtype);
+    const KernelMicroseconds* best = &times.kernels[0];
+    for (const KernelMicroseconds& kernel : times.kernels) {
+      if (kernel.microseconds < best->microseconds) best = &kernel;
+    }
+    const Selection by_table = Select(problem, device_, families_, {}, table_);
+    const Selection by_model = Select(problem, device_, families_, {}, TuningTable{});
+    const double table = RegretOf(by_table, times, best->microseconds);
+    const double model = RegretOf(by_model, times, best->microseconds);
+    std::printf("%-4s %-24s %10.2f us %-30s %6.3f %-30s (%s) %6.3f %s\n",
+                std::string(NameOf(times.dtype)).c_str(), NameOf(times.shape).c_str(),
+                best->microseconds, best->kernel.c_str(), table, KernelOf(by_table).c_str(),
+                by_table.reason.c_str(), model, KernelOf(by_model).c_str());
+    log_->Write({{"kind", "regret"},
+                 {"dtype", std::string(NameOf(times.dtype))},
+                 {"shape", NameOf(times.shape)},
+                 {"best", best->kernel},
+                 {"best_us", best->microseconds},
+                 {"chosen", KernelOf(by_table)},
+                 {"reason", by_table.reason},
+                 {"regret", table},
+                 {"modelled", KernelOf(by_model)},
+                 {"modelled_regret", model}});
+    if (table > 0) table_regrets_.push_back(table);
+    if (model > 0) model_regrets_.push_back(model);
+  }
+
+  void Print(bool no_table) const {
+    const auto line = [&](const char* what, const std::vector<double>& regrets) {
+      if (regrets.empty()) return;
+      const double mean = GeometricMean(regrets);
+      const double worst = *std::max_element(regrets.begin(), regrets.end());
+      std::printf("%s: %zu shapes, geometric mean %.3f (goal %.2f), worst %.3f (goal %.2f)\n", what,
+                  regrets.size(), mean, kGoalMean, worst, kGoalWorst);
+      log_->Write({{"kind", "regret_mean"},
+                   {"by", what},
+                   {"shapes", regrets.size()},
+                   {"mean", mean},
+                   {"worst", worst}});
+    };
+    if (!no_table) line("with the table", table_regrets_);
+    line("without the table", model_regrets_);
+  }
+
+ private:
+  static std::string KernelOf(const Selection& selection) {
+    return selection.kernel.family == nullptr ? "none" : std::string(selection.kernel.get().name);
+  }
+
+  // 0 when the chosen kernel was not measured.
+  static double RegretOf(const Selection& selection, const ShapeTimes& times, double best) {
+    for (const KernelMicroseconds& kernel : times.kernels) {
+      if (kernel.kernel == KernelOf(selection)) return kernel.microseconds / best;
+    }
+    std::printf("%s was chosen for %s but has no time\n", KernelOf(selection).c_str(),
+                NameOf(times.shape).c_str());
+    return 0;
+  }
+
+  const DeviceInfo& device_;
+  const std::span<const KernelFamily* const> families_;
+  const TuningTable& table_;
+  RunLog* const log_;
+  std::vector<double> table_regrets_;
+  std::vector<double> model_regrets_;
+};
+
+int Replay(const Flags& flags) {
+  std::vector<ShapeTimes> recorded;
+  if (!ReadTimes(flags.from, &recorded)) return Refuse("cannot read times from " + flags.from);
+  const DeviceInfo device = H200();
+  RunLog log;
+  if (!log.Open(flags.json)) return Refuse("cannot write " + flags.json);
+  Regrets regrets(device, Families(), TableFor(flags, device), &log);
+  for (const ShapeTimes& times : recorded) regrets.Judge(times);
+  regrets.Print(flags.no_table);
+  return 0;
+}
+
+}  // namespace
+
+int RunRegret(const Flags& flags) {
+  if (!flags.from.empty()) return Replay(flags);
+  std::string fault;
+  const std::vector<BenchShape> shapes = ReadShapes(flags.shapes, flags.words, &fault);
+  if (!fault.empty()) return Refuse(fault);
+  Session session(flags);
+  if (fault = session.Open(); !fault.empty()) return Refuse(fault);
+
+  MeasureOptions options;
+  // Better looks than tuning takes, and at everything that the device can run.
+  options.hopeless = std::numeric_limits<double>::infinity();
+  options.pace = {.graph_seconds = 5e-4, .seconds = 0.08, .min_rounds = 7, .max_rounds = 25};
+  if (flags.shape_seconds > 0) options.pace.seconds = flags.shape_seconds;
+  int faults = 0;
+  Regrets regrets(session.device(), session.families(), session.table(), &session.log());
+  for (DType dtype : DTypes(flags)) {
+    for (const BenchShape& shape : shapes) {
+      if (!session.HasTime()) break;
+      std::vector<KernelTime> times;
+      if (const cudaError_t error = MeasureKernels(session.bench(), BenchProblem(shape, dtype),
+                                                   session.families(), options, &times);
+          error != cudaSuccess) {
+        return Refuse(NameOf(shape) + ": " + CudaErrorText(error));
+      }
+      ShapeTimes record{dtype, shape, {}};
+      for (const KernelTime& time : times) {
+        const std::string name(time.kernel.get().name);
+        if (!time.fault.empty()) {
+          ++faults;
+          std::printf("%s %s FAILED its check: %s\n", NameOf(shape).c_str(), name.c_str(),
+                      time.fault.c_str());
+          continue;
+        }
+        record.kernels.push_back({name, 1e6 * time.seconds.median});
+      }
+      session.log().WriteText(ToJsonLines(record));
+      regrets.Judge(record);
+      std::fflush(stdout);
+    }
+  }
+  regrets.Print(flags.no_table);
+  return faults == 0 ? 0 : 1;
+}
+
+}  // namespace gemm

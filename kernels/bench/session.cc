@@ -1,0 +1,176 @@
+#include "kernels/bench/session.h"
+
+#include <ctime>
+#include <fstream>
+
+#include "kernels/cuda_device_info.h"
+#include "kernels/cuda_status.h"
+#include "kernels/registry.h"
+
+namespace gemm {
+namespace {
+
+// A peer's way that takes this many times the best so far is not replayed for a better look.
+constexpr double kHopelessWay = 2;
+
+// "580.159.04", as the kernel module says it; the runtime knows its API version only.
+std::string DriverVersion() {
+  std::ifstream file("/proc/driver/nvidia/version");
+  std::string word;
+  while (file >> word) {
+    if (word.find('.') != std::string::npos &&
+        word.find_first_not_of("0123456789.") == std::string::npos) {
+      return word;
+    }
+  }
+  return "unknown";
+}
+
+std::string CudaVersion() {
+  int version = 0;
+  if (cudaRuntimeGetVersion(&version) != cudaSuccess) return "unknown";
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+std::string Now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M UTC", &utc);
+  return text;
+}
+
+}  // namespace
+
+RunLog::~RunLog() {
+  if (file_ != nullptr) std::fclose(file_);
+}
+
+bool RunLog::Open(const std::string& path) {
+  if (path.empty()) return true;
+  file_ = std::fopen(path.c_str(), "w");
+  return file_ != nullptr;
+}
+
+void RunLog::WriteText(const std::string& lines) {
+  if (file_ == nullptr) return;
+  std::fputs(lines.c_str(), file_);
+  std::fflush(file_);  // a run that is cut short keeps what it has
+}
+
+Json ToJson(const Provenance& provenance) {
+  return {{"kind", "run"},
+          {"card", provenance.card},
+          {"driver", provenance.driver},
+          {"cuda", provenance.cuda},
+          {"peer", provenance.peer},
+          {"date", provenance.date},
+          {"commit", provenance.commit},
+          {"command", provenance.command}};
+}
+
+std::vector<std::string> HeaderOf(const Json& provenance) {
+  const auto word = [&](const char* field) { return provenance.value(field, std::string()); };
+  return {word("card") + ", driver " + word("driver") + ", CUDA " + word("cuda") + ", " +
+              word("date") + ", commit " + word("commit"),
+          word("command")};
+}
+
+std::string Session::Open() {
+  const auto failed = [](const char* what, cudaError_t error) {
+    return std::string(what) + ": " + CudaErrorText(error);
+  };
+  if (const cudaError_t error = cudaSetDevice(flags_.device); error != cudaSuccess) {
+    return failed("cudaSetDevice", error);
+  }
+  if (const cudaError_t error = ReadDeviceInfo(flags_.device, &device_); error != cudaSuccess) {
+    return failed("device", error);
+  }
+  for (const KernelFamily* family : Families()) {
+    const cudaError_t error = family->Prepare(device_);
+    if (error == cudaSuccess) {
+      families_.push_back(family);
+    } else if (IsPoisoning(error)) {
+      return failed(std::string(family->name()).c_str(), error);
+    } else {
+      cudaGetLastError();
+      std::printf("%s is left out: %s\n", std::string(family->name()).c_str(),
+                  CudaErrorText(error).c_str());
+    }
+  }
+  bench_.emplace(device_);
+  if (const cudaError_t error = bench_->Create(); error != cudaSuccess) {
+    return failed("stream", error);
+  }
+  peer_ = MakePeer();
+  if (!log_.Open(flags_.json)) return "cannot write " + flags_.json;
+  provenance_ = {device_.name, DriverVersion(), CudaVersion(), peer_->version(),
+                 Now(),        flags_.commit,   flags_.command};
+  log_.Write(ToJson(provenance_));
+  std::printf("%s, driver %s, CUDA %s, %s, %s\n", provenance_.card.c_str(),
+              provenance_.driver.c_str(), provenance_.cuda.c_str(), provenance_.peer.c_str(),
+              provenance_.date.c_str());
+  return {};
+}
+
+bool Session::HasTime() {
+  if (elapsed() < flags_.budget) return true;
+  if (!said_) std::printf("the budget of %.0f s is spent: the rest is left out\n", flags_.budget);
+  said_ = true;
+  return false;
+}
+
+double Session::elapsed() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+}
+
+cudaError_t FindPeerWay(Session& session, const Problem& problem, ResultCheck& check,
+                        PeerWay* found) {
+  *found = {};
+  Peer& peer = session.peer();
+  const std::vector<Operands>& sets = session.bench().arena().sets();
+  const cudaStream_t stream = session.bench().stream();
+  const std::vector<std::string> ways =
+      peer.Prepare(problem, sets.front(), stream, &found->why_not);
+
+  // One launch each, checked; then those near the best over a short distance.
+  std::vector<Contender> contenders;
+  std::vector<size_t> at;
+  std::vector<double> once(ways.size());
+  double best_once = 0;
+  for (size_t way = 0; way < ways.size(); ++way) {
+    std::string fault;
+    const auto launch = [&, way](cudaStream_t on) {
+      return peer.Launch(way, sets.front(), on) ? cudaSuccess : cudaErrorUnknown;
+    };
+    const cudaError_t error = check.Run(launch, nullptr, stream, &fault, &once[way]);
+    if (IsPoisoning(error) && error != cudaErrorUnknown) return error;
+    if (error != cudaSuccess || !fault.empty()) {
+      found->why_not = ways[way] + ": " + (fault.empty() ? "refused" : fault);
+      once[way] = 0;
+      continue;
+    }
+    if (best_once == 0 || once[way] < best_once) best_once = once[way];
+  }
+  for (size_t way = 0; way < ways.size(); ++way) {
+    if (once[way] == 0 || once[way] > kHopelessWay * best_once + 2e-5) continue;
+    contenders.push_back({ways[way], [&peer, &sets, way](size_t set, cudaStream_t on) {
+                            return peer.Launch(way, sets[set], on) ? cudaSuccess : cudaErrorUnknown;
+                          }});
+    at.push_back(way);
+  }
+  if (contenders.empty()) return cudaSuccess;
+  const Pace pace = {.graph_seconds = 3e-4, .seconds = 0.03, .min_rounds = 2, .max_rounds = 7};
+  std::vector<Summary> seconds;
+  GEMM_RETURN_IF_CUDA_ERROR(TimeAlternately(contenders, sets.size(), pace, stream, &seconds));
+  size_t best = 0;
+  for (size_t i = 1; i < seconds.size(); ++i) {
+    if (seconds[i].median < seconds[best].median) best = i;
+  }
+  found->way = at[best];
+  found->name = ways[at[best]];
+  return cudaSuccess;
+}
+
+}  // namespace gemm

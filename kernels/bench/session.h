@@ -1,0 +1,95 @@
+// A GPU made ready for measuring: its families, the peer beside them, and the record of the run.
+
+#ifndef GEMMD_KERNELS_BENCH_SESSION_H_
+#define GEMMD_KERNELS_BENCH_SESSION_H_
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/bench/measure.h"
+#include "kernels/bench/modes.h"
+#include "kernels/bench/peer.h"
+#include "kernels/device_info.h"
+
+namespace gemm {
+
+using Json = nlohmann::ordered_json;
+
+// JSON lines in a file; nothing without a name.
+class RunLog {
+ public:
+  RunLog() = default;
+  ~RunLog();
+  RunLog(const RunLog&) = delete;
+  RunLog& operator=(const RunLog&) = delete;
+
+  bool Open(const std::string& path);
+  void Write(const Json& line) { WriteText(line.dump() + "\n"); }
+  void WriteText(const std::string& lines);
+
+ private:
+  std::FILE* file_ = nullptr;
+};
+
+// Where figures come from: the card, its driver, CUDA, the peer, the time, the command.
+struct Provenance {
+  std::string card;
+  std::string driver;
+  std::string cuda;
+  std::string peer;
+  std::string date;
+  std::string commit;
+  std::string command;
+};
+Json ToJson(const Provenance& provenance);
+// The same in words, a line each, from what ToJson gave.
+std::vector<std::string> HeaderOf(const Json& provenance);
+
+class Session {
+ public:
+  explicit Session(const Flags& flags) : flags_(flags) {}
+
+  // Empty, or what stands in the way.
+  std::string Open();
+
+  const DeviceInfo& device() const { return device_; }
+  std::span<const KernelFamily* const> families() const { return families_; }
+  const TuningTable& table() const { return TableFor(flags_, device_); }
+  const Provenance& provenance() const { return provenance_; }
+  Workbench& bench() { return *bench_; }
+  Peer& peer() { return *peer_; }
+  RunLog& log() { return log_; }
+
+  // False once the budget is spent; says so once.
+  bool HasTime();
+  double elapsed() const;
+
+ private:
+  const Flags& flags_;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  bool said_ = false;
+  DeviceInfo device_;
+  std::vector<const KernelFamily*> families_;
+  Provenance provenance_;
+  std::optional<Workbench> bench_;
+  std::unique_ptr<Peer> peer_;
+  RunLog log_;
+};
+
+// The peer's fastest way for the product on the arena's sets, checked by samples.
+struct PeerWay {
+  size_t way = 0;
+  std::string name;  // empty: it cannot, and `why_not` says why
+  std::string why_not;
+};
+[[nodiscard]] cudaError_t FindPeerWay(Session& session, const Problem& problem, ResultCheck& check,
+                                      PeerWay* found);
+
+}  // namespace gemm
+
+#endif  // GEMMD_KERNELS_BENCH_SESSION_H_

@@ -1,0 +1,144 @@
+// tune: measures the legal configurations on a grid of shape buckets and writes the table that
+// Select reads. With --from it only writes: recorded times, of several runs if need be.
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+
+#include "kernels/bench/measured_times.h"
+#include "kernels/bench/session.h"
+#include "kernels/cuda_status.h"
+#include "kernels/tuning/tuning_table.h"
+
+namespace gemm {
+namespace {
+
+constexpr double kMaxFlops = 1.5e11;
+constexpr double kMaxElements = 3e8;
+
+// The grid, what matters most first: a spent budget cuts it short from the end.
+std::vector<BenchShape> Grid(DType dtype) {
+  std::vector<BenchShape> grid;
+  const auto add = [&](const BenchShape& shape) {
+    const auto m = static_cast<double>(shape.m);
+    const auto n = static_cast<double>(shape.n);
+    const auto k = static_cast<double>(shape.k);
+    const auto batch = static_cast<double>(shape.batch_count);
+    if (2 * m * n * k * batch > kMaxFlops || (m * k + k * n + m * n) * batch > kMaxElements) return;
+    if (std::find(grid.begin(), grid.end(), shape) == grid.end()) grid.push_back(shape);
+  };
+  // The buckets of the shapes that the project's targets are stated on.
+  for (const BenchShape& shape : TargetShapes()) {
+    const Problem centre = CentreOf(BucketOf(BenchProblem(shape, dtype)));
+    add({centre.m, centre.n, centre.k, centre.batch_count});
+  }
+  const bool f32 = dtype == DType::kF32;
+  // Every second octave: no shape is then more than one octave away in any size.
+  const std::vector<int64_t> sizes = f32 ? std::vector<int64_t>{1, 4, 16, 64, 256, 1024, 4096}
+                                         : std::vector<int64_t>{1, 16, 128, 1024, 4096};
+  const std::vector<int64_t> depths =
+      f32 ? std::vector<int64_t>{16, 64, 256, 1024, 4096, 16384, 65536}
+          : std::vector<int64_t>{16, 128, 1024, 8192};
+  for (int64_t m : sizes) {
+    for (int64_t n : sizes) {
+      for (int64_t k : depths) add({m, n, k});
+    }
+  }
+  // The octaves between, where kernels hand over to each other.
+  for (int64_t m : {128, 512, 2048}) {
+    for (int64_t n : {128, 512, 2048}) {
+      for (int64_t k : {128, 512, 2048, 8192}) add({m, n, k});
+    }
+  }
+  for (int64_t narrow : {2, 8, 32}) {
+    for (int64_t wide : {512, 2048, 8192}) {
+      for (int64_t k : {512, 2048, 8192}) {
+        add({narrow, wide, k});
+        add({wide, narrow, k});
+      }
+    }
+  }
+  for (int64_t size : {16, 64, 256}) {
+    for (int64_t batch : {16, 256}) add({size, size, size, batch});
+  }
+  for (int64_t m : {16, 64, 256, 1024, 4096}) {
+    for (int64_t n : {16, 64, 256, 1024, 4096}) {
+      for (int64_t k : {64, 1024, 16384}) {
+        add({m, n, k, 1, false, true});
+        add({m, n, k, 1, true, false});
+      }
+    }
+  }
+  return grid;
+}
+
+cudaError_t MeasureGrid(Session& session, const Flags& flags, std::vector<ShapeTimes>* all,
+                        int* faults) {
+  MeasureOptions options;
+  if (flags.shape_seconds > 0) options.pace.seconds = flags.shape_seconds;
+  for (DType dtype : DTypes(flags)) {
+    const std::vector<BenchShape> grid = Grid(dtype);
+    size_t done = 0;
+    for (const BenchShape& shape : grid) {
+      if (!session.HasTime()) break;
+      std::vector<KernelTime> times;
+      GEMM_RETURN_IF_CUDA_ERROR(MeasureKernels(session.bench(), BenchProblem(shape, dtype),
+                                               session.families(), options, &times));
+      ShapeTimes record{dtype, shape, {}};
+      for (const KernelTime& time : times) {
+        const std::string name(time.kernel.get().name);
+        if (!time.fault.empty()) {
+          ++*faults;
+          std::printf("%s %s FAILED its check: %s\n", NameOf(shape).c_str(), name.c_str(),
+                      time.fault.c_str());
+          continue;
+        }
+        // What was only looked at is no measurement.
+        if (!time.rough) record.kernels.push_back({name, 1e6 * time.seconds.median});
+      }
+      session.log().WriteText(ToJsonLines(record));
+      all->push_back(std::move(record));
+      ++done;
+    }
+    std::printf("%s: %zu of %zu buckets measured, %.1f s\n", std::string(NameOf(dtype)).c_str(),
+                done, grid.size(), session.elapsed());
+    std::fflush(stdout);
+  }
+  return cudaSuccess;
+}
+
+int Write(const Flags& flags, const std::vector<std::string>& header,
+          std::vector<ShapeTimes> times) {
+  if (flags.out.empty()) return 0;
+  std::ofstream file(flags.out);
+  file << TableText("kSm90", header, std::move(times));
+  return file.flush() ? 0 : Refuse("cannot write " + flags.out);
+}
+
+}  // namespace
+
+int RunTune(const Flags& flags) {
+  std::vector<ShapeTimes> times;
+  if (!flags.from.empty()) {
+    if (!ReadTimes(flags.from, &times)) return Refuse("cannot read times from " + flags.from);
+    std::vector<std::string> header;
+    std::ifstream file(flags.from);
+    std::string text;
+    while (std::getline(file, text)) {
+      const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+      if (line.value("kind", "") != "run") continue;
+      for (const std::string& said : HeaderOf(line)) header.push_back(said);
+    }
+    return Write(flags, header, std::move(times));
+  }
+  Session session(flags);
+  if (const std::string fault = session.Open(); !fault.empty()) return Refuse(fault);
+  int faults = 0;
+  const cudaError_t error = MeasureGrid(session, flags, &times, &faults);
+  // What was measured before an error is worth having.
+  const int status = Write(flags, HeaderOf(ToJson(session.provenance())), std::move(times));
+  if (error != cudaSuccess) return Refuse("tune: " + CudaErrorText(error));
+  return status != 0 ? status : faults == 0 ? 0 : 1;
+}
+
+}  // namespace gemm

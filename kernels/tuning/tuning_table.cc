@@ -1,0 +1,122 @@
+#include "kernels/tuning/tuning_table.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <initializer_list>
+#include <limits>
+
+namespace gemm {
+namespace {
+
+constexpr DType kF32 = DType::kF32;
+constexpr DType kF64 = DType::kF64;
+
+constexpr int8_t Log2(int64_t power) {
+  return static_cast<int8_t>(std::bit_width(static_cast<uint64_t>(power)) - 1);
+}
+
+// How the generated files write a row: the sizes themselves rather than their logarithms, and both
+// transposes as two letters, N for as stored.
+constexpr TuningRow Row(DType dtype, std::string_view transposes, int64_t m, int64_t n, int64_t k,
+                        int64_t batch_count, std::initializer_list<MeasuredKernel> kernels) {
+  TuningRow row;
+  row.bucket = {dtype,   transposes[0] == 'T', transposes[1] == 'T', Log2(m), Log2(n),
+                Log2(k), Log2(batch_count)};
+  size_t place = 0;
+  for (const MeasuredKernel& kernel : kernels) row.kernels[place++] = kernel;
+  return row;
+}
+
+// One array for each generated file.
+#include "kernels/tuning/sm_90.inc"
+
+constexpr std::span<const TuningRow> kSm90Rows(kSm90.data(), kSm90.size());
+static_assert(std::is_sorted(kSm90Rows.begin(), kSm90Rows.end(),
+                             [](const TuningRow& a, const TuningRow& b) {
+                               return a.bucket < b.bucket;
+                             }),
+              "rows are found by binary search");
+
+constexpr TuningTable kTables[] = {{90, 132, kSm90Rows}};
+constexpr TuningTable kNoTable;
+
+// Weights of a distance. A step in the batch says less than one in a size, and another transpose
+// changes how operands are read but not how much there is to do.
+constexpr int kSizeStep = 2;
+constexpr int kBatchStep = 1;
+constexpr int kOtherTranspose = 3;
+// Three octaves away in all: beyond that the model knows as much.
+constexpr int kFarthest = 3 * kSizeStep;
+
+int Distance(const ShapeBucket& a, const ShapeBucket& b) {
+  return kSizeStep * (std::abs(a.log2_m - b.log2_m) + std::abs(a.log2_n - b.log2_n) +
+                      std::abs(a.log2_k - b.log2_k)) +
+         kBatchStep * std::abs(a.log2_batch - b.log2_batch) +
+         kOtherTranspose *
+             ((a.transpose_a != b.transpose_a ? 1 : 0) + (a.transpose_b != b.transpose_b ? 1 : 0));
+}
+
+}  // namespace
+
+int8_t RoundedLog2(int64_t value) {
+  const auto size = static_cast<uint64_t>(std::max<int64_t>(1, value));
+  const int floor = std::bit_width(size) - 1;
+  // Past sqrt(2) times the power, the next one is nearer: size^2 > 2 * 4^floor.
+  const unsigned __int128 square = static_cast<unsigned __int128>(size) * size;
+  return static_cast<int8_t>(square >> (2 * floor + 1) != 0 ? floor + 1 : floor);
+}
+
+ShapeBucket BucketOf(const Problem& problem) {
+  return {problem.dtype,
+          problem.a.transposed,
+          problem.b.transposed,
+          RoundedLog2(problem.m),
+          RoundedLog2(problem.n),
+          RoundedLog2(problem.k),
+          RoundedLog2(problem.batch_count)};
+}
+
+Problem CentreOf(const ShapeBucket& bucket) {
+  const auto size = [](int8_t log2) { return int64_t{1} << std::min<int>(log2, 62); };
+  Problem problem = DenseProblem(bucket.dtype, size(bucket.log2_m), size(bucket.log2_n),
+                                 size(bucket.log2_k), size(bucket.log2_batch));
+  problem.a.transposed = bucket.transpose_a;
+  problem.b.transposed = bucket.transpose_b;
+  problem.a.ld = StoredA(problem).columns;
+  problem.b.ld = StoredB(problem).columns;
+  for (MatrixLayout* layout : {&problem.a, &problem.b, &problem.c, &problem.d}) {
+    layout->alignment_bytes = 256;
+  }
+  return problem;
+}
+
+const TuningTable& TuningFor(const DeviceInfo& device) {
+  for (const TuningTable& table : kTables) {
+    if (table.compute_capability == device.compute_capability &&
+        table.multiprocessors == device.multiprocessors) {
+      return table;
+    }
+  }
+  return kNoTable;
+}
+
+const TuningRow* NearestRow(const TuningTable& table, const ShapeBucket& bucket) {
+  const auto at = std::lower_bound(
+      table.rows.begin(), table.rows.end(), bucket,
+      [](const TuningRow& row, const ShapeBucket& wanted) { return row.bucket < wanted; });
+  if (at != table.rows.end() && at->bucket == bucket) return &*at;
+  const TuningRow* nearest = nullptr;
+  int least = std::numeric_limits<int>::max();
+  for (const TuningRow& row : table.rows) {
+    if (row.bucket.dtype != bucket.dtype) continue;
+    const int distance = Distance(row.bucket, bucket);
+    if (distance <= kFarthest && distance < least) {
+      least = distance;
+      nearest = &row;
+    }
+  }
+  return nearest;
+}
+
+}  // namespace gemm

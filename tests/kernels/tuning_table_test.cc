@@ -1,0 +1,144 @@
+#include "kernels/tuning/tuning_table.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <fstream>
+#include <set>
+
+#include "kernels/bench/measured_times.h"
+#include "kernels/registry.h"
+#include "tests/kernels/devices.h"
+
+namespace gemm {
+namespace {
+
+TEST(RoundedLog2, TakesTheNearestPower) {
+  const std::pair<int64_t, int> values[] = {
+      {0, 0},  {1, 0},  {2, 1},     {3, 2},     {5, 2},     {6, 3},
+      {11, 3}, {12, 4}, {1448, 10}, {1449, 11}, {4096, 12}, {int64_t{1} << 62, 62}};
+  for (const auto& [value, log2] : values) EXPECT_EQ(RoundedLog2(value), log2) << value;
+  EXPECT_EQ(RoundedLog2(std::numeric_limits<int64_t>::max()), 63);
+}
+
+TEST(ShapeBucket, HoldsWhatRoundsToItsCentre) {
+  Problem problem = DenseProblem(DType::kF64, 1000, 5, 33, 3);
+  problem.b.transposed = true;
+  const ShapeBucket bucket = BucketOf(problem);
+  EXPECT_EQ(bucket, (ShapeBucket{DType::kF64, false, true, 10, 2, 5, 2}));
+  const Problem centre = CentreOf(bucket);
+  EXPECT_EQ(centre.m, 1024);
+  EXPECT_EQ(centre.n, 4);
+  EXPECT_EQ(centre.k, 32);
+  EXPECT_EQ(centre.batch_count, 4);
+  EXPECT_EQ(centre.b.ld, 32);  // stored n x k
+  EXPECT_FALSE(Validate(centre));
+  EXPECT_EQ(BucketOf(centre), bucket);
+}
+
+TuningRow RowAt(ShapeBucket bucket, std::string_view kernel) {
+  TuningRow row;
+  row.bucket = bucket;
+  row.kernels[0] = {kernel, 1};
+  return row;
+}
+
+TEST(NearestRow, IsTheBucketsOwnOrTheClosest) {
+  const std::array<TuningRow, 4> rows = {
+      RowAt({DType::kF32, false, false, 4, 4, 4, 0}, "small"),
+      RowAt({DType::kF32, false, false, 6, 6, 6, 0}, "middle"),
+      RowAt({DType::kF32, true, false, 6, 6, 6, 0}, "transposed"),
+      RowAt({DType::kF64, false, false, 5, 5, 5, 0}, "f64"),
+  };
+  const TuningTable table{90, 132, rows};
+  const auto nearest = [&](const ShapeBucket& bucket) {
+    const TuningRow* row = NearestRow(table, bucket);
+    return row == nullptr ? std::string_view("none") : row->kernels[0].kernel;
+  };
+  EXPECT_EQ(nearest({DType::kF32, false, false, 6, 6, 6, 0}), "middle");
+  EXPECT_EQ(nearest({DType::kF32, true, false, 6, 6, 6, 0}), "transposed");
+  EXPECT_EQ(nearest({DType::kF32, false, false, 6, 6, 7, 0}), "middle");
+  EXPECT_EQ(nearest({DType::kF32, false, false, 4, 4, 5, 0}), "small");
+  EXPECT_EQ(nearest({DType::kF32, false, false, 5, 5, 5, 0}), "small");  // a tie: the earlier
+  EXPECT_EQ(nearest({DType::kF32, false, false, 6, 6, 6, 4}), "middle");
+  EXPECT_EQ(nearest({DType::kF32, false, true, 6, 6, 6, 0}), "middle");
+  EXPECT_EQ(nearest({DType::kF64, false, false, 6, 6, 6, 0}), "f64");  // never another type's
+  EXPECT_EQ(nearest({DType::kF32, false, false, 9, 9, 9, 0}), "none");
+  EXPECT_EQ(NearestRow({}, {}), nullptr);
+}
+
+TEST(TuningFor, SpeaksForOneKindOfDevice) {
+  EXPECT_EQ(TuningFor(H200()).compute_capability, 90);
+  DeviceInfo other = H200();
+  other.multiprocessors = 114;
+  EXPECT_TRUE(TuningFor(other).rows.empty());
+  other = H200();
+  other.compute_capability = 100;
+  EXPECT_TRUE(TuningFor(other).rows.empty());
+  EXPECT_TRUE(TuningFor({}).rows.empty());
+}
+
+// A kernel that is gone or renamed leaves rows that nobody reads: measure again.
+TEST(TuningFor, NamesKernelsOfThisBuildThatCanRunTheRow) {
+  for (const TuningRow& row : TuningFor(H200()).rows) {
+    double last = 0;
+    for (const MeasuredKernel& measured : row.kernels) {
+      if (measured.kernel.empty()) break;
+      EXPECT_GE(measured.microseconds, last);
+      last = measured.microseconds;
+      bool found = false;
+      for (const KernelFamily* family : Families()) {
+        for (size_t config = 0; config < family->configs().size(); ++config) {
+          if (family->configs()[config].name != measured.kernel) continue;
+          found = true;
+          EXPECT_EQ(family->WhyNot(CentreOf(row.bucket), H200(), static_cast<int>(config)), "")
+              << measured.kernel;
+        }
+      }
+      EXPECT_TRUE(found) << measured.kernel;
+    }
+    EXPECT_GT(last, 0);
+  }
+}
+
+TEST(MeasuredTimes, GoThroughAFileAndBack) {
+  const ShapeTimes times{DType::kF64, {64, 32, 16, 4, true, false}, {{"a", 2.5}, {"b", 1}}};
+  const std::string path = testing::TempDir() + "/times.jsonl";
+  std::ofstream(path) << "{\"kind\":\"run\",\"card\":\"none\"}\n" << ToJsonLines(times);
+  std::vector<ShapeTimes> read;
+  ASSERT_TRUE(ReadTimes(path, &read));
+  ASSERT_EQ(read.size(), 1u);
+  EXPECT_EQ(read[0].dtype, DType::kF64);
+  EXPECT_EQ(read[0].shape, times.shape);
+  ASSERT_EQ(read[0].kernels.size(), 2u);
+  EXPECT_EQ(read[0].kernels[1].kernel, "b");
+  EXPECT_EQ(read[0].kernels[0].microseconds, 2.5);
+  EXPECT_FALSE(ReadTimes(path + ".none", &read));
+  std::ofstream(path) << "not JSON\n";
+  EXPECT_FALSE(ReadTimes(path, &read));
+}
+
+TEST(TableText, SortsRowsAndKernelsAndKeepsTheBest) {
+  const std::string header[] = {"a card"};
+  const std::string text =
+      TableText("kTest", header,
+                {{DType::kF32, {8, 8, 8}, {{"slow", 9}, {"second", 2}, {"first", 1.5}}},
+                 {DType::kF32, {4, 8, 8}, {{"old", 7}}},
+                 {DType::kF32, {4, 8, 8, 1, false, true}, {{"t", 1}}},
+                 {DType::kF32, {4, 8, 8}, {{"new", 3.14159}}}});
+  EXPECT_NE(text.find("// a card\n"), std::string::npos);
+  EXPECT_NE(text.find("std::array<TuningRow, 3> kTest"), std::string::npos);
+  const size_t four =
+      text.find("Row(kF32, \"NN\",      4,      8,      8,     1, {{\"new\", 3.142}}),");
+  const size_t eight = text.find(
+      "Row(kF32, \"NN\",      8,      8,      8,     1, {{\"first\", 1.5}, {\"second\", 2}}),");
+  const size_t transposed = text.find("Row(kF32, \"NT\",      4,      8,      8,     1,");
+  EXPECT_NE(four, std::string::npos) << text;
+  EXPECT_LT(four, eight);
+  EXPECT_LT(eight, transposed);
+  EXPECT_EQ(text.find("slow"), std::string::npos);
+  EXPECT_EQ(text.find("old"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace gemm
