@@ -22,7 +22,7 @@ def call_at_random(stub, generator):
     request = product_request(a, b)
     kind = generator.random()
     if kind < 0.1:
-        request.product.k += 1
+        request.payloads.append(b"for nobody")
         failure = harness.failure_of(lambda: stub.Multiply(request, timeout=PATIENCE))
         assert failure.code == grpc.StatusCode.INVALID_ARGUMENT, failure
     elif kind < 0.2:
