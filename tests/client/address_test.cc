@@ -3,13 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 namespace gemm::client {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 TEST(CheckAddressTest, Accepts) {
   for (const char* address :
@@ -36,24 +33,6 @@ TEST(CheckAddressTest, RefusesAndSaysWhy) {
   EXPECT_THAT(fault("gpu7:http"), HasSubstr("port outside"));
   EXPECT_THAT(fault("::1:50051"), HasSubstr("without brackets"));
   EXPECT_THAT(fault("http://gpu7:50051"), HasSubstr("starts with http://"));
-}
-
-TEST(AdviceTest, SaysWhatToLookAt) {
-  const auto advice = [](const char* text) { return AdviceWhenUnavailable(text, "x:1", false); };
-  EXPECT_THAT(advice("Failed to connect to remote host: Connection refused"),
-              HasSubstr("is gemmd running there"));
-  EXPECT_THAT(advice("DNS resolution failed for x"), HasSubstr("cannot be found"));
-  EXPECT_THAT(advice("Socket closed"), HasSubstr("expects TLS"));
-  EXPECT_THAT(advice("Ssl handshake failed"), HasSubstr("expects TLS"));
-  EXPECT_THAT(advice("Failed parsing HTTP/2"), HasSubstr("is not gemmd"));
-  EXPECT_EQ(advice("something new"), "");
-}
-
-TEST(AdviceTest, NamesTheProxyOnlyWhenItIsInUse) {
-  setenv("http_proxy", "http://proxy:3128", 1);
-  EXPECT_THAT(AdviceWhenUnavailable("Connection refused", "x:1", true), HasSubstr("_proxy"));
-  EXPECT_THAT(AdviceWhenUnavailable("Connection refused", "x:1", false), Not(HasSubstr("_proxy")));
-  unsetenv("http_proxy");
 }
 
 }  // namespace

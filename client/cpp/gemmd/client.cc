@@ -4,15 +4,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/synchronization/notification.h"
 #include "client/cpp/internal/address.h"
-#include "client/cpp/internal/backoff.h"
-#include "client/cpp/internal/borrowed_memory.h"
+#include "client/cpp/internal/callback_thread.h"
 #include "client/cpp/internal/checked_product.h"
 #include "client/cpp/internal/connection.h"
 #include "client/cpp/internal/conversions.h"
 #include "client/cpp/internal/error.h"
-#include "client/cpp/internal/multiply_message.h"
+#include "client/cpp/internal/multiply_call.h"
+#include "client/cpp/internal/unary_call.h"
 #include "gemm/v1/gemm.pb.h"
 #include "grpc/health/v1/health.pb.h"
 
@@ -45,30 +45,38 @@ absl::Status CheckOptions(const ClientOptions& options) {
   return client::CheckAddress(options.address);
 }
 
-// A call's last error, as its caller sees it.
-absl::Status Final(const absl::Status& status, int attempts, absl::Duration elapsed) {
-  if (attempts == 1) return status;
-  return client::Reword(
-      status, absl::StrCat(std::string(status.message()), " [", attempts, " attempts in ",
-                           absl::FormatDuration(absl::Trunc(elapsed, absl::Milliseconds(1))), "]"));
-}
-
 }  // namespace
 
 class Client::Impl {
  public:
   explicit Impl(const ClientOptions& options) : options_(options), connection_(options) {}
 
-  absl::StatusOr<MultiplyReport> Multiply(const client::CheckedProduct& product);
+  absl::StatusOr<MultiplyReport> Multiply(const client::CheckedProduct& product) const {
+    const auto call = client::MultiplyCall::Create(connection_, options_, product);
+    if (!call.ok()) return call.status();
+    absl::Notification over;
+    (*call)->Start([&over] { over.Notify(); });
+    over.WaitForNotification();
+    return (*call)->Finish();
+  }
+
+  PendingCall MultiplyAsync(const absl::StatusOr<client::CheckedProduct>& product,
+                            MultiplyCallback callback);
 
   // A call of small protobuf messages.
   template <typename Reply>
   absl::StatusOr<Reply> CallMessage(const std::string& method,
-                                    const google::protobuf::MessageLite& request) {
+                                    const google::protobuf::MessageLite& request) const {
     const grpc::Slice slice(request.SerializeAsString());
-    int attempts = 0;
-    const absl::StatusOr<grpc::ByteBuffer> bytes =
-        CallWithRetries(method, grpc::ByteBuffer(&slice, 1), attempts);
+    const auto call = std::make_shared<client::UnaryCall>(connection_, options_, method,
+                                                          grpc::ByteBuffer(&slice, 1));
+    absl::Notification over;
+    absl::StatusOr<grpc::ByteBuffer> bytes;
+    call->Start([&](client::UnaryCall::Outcome outcome) {
+      bytes = std::move(outcome.reply);
+      over.Notify();
+    });
+    over.WaitForNotification();
     if (!bytes.ok()) return bytes.status();
     grpc::Slice whole;
     Reply reply;
@@ -81,51 +89,27 @@ class Client::Impl {
   }
 
  private:
-  absl::StatusOr<grpc::ByteBuffer> CallWithRetries(const std::string& method,
-                                                   const grpc::ByteBuffer& request, int& attempts);
-
   const ClientOptions options_;
-  client::Connection connection_;
+  const client::Connection connection_;
+  client::CallbackThread callbacks_;  // the last: its end waits for calls, which use the others
 };
 
-absl::StatusOr<grpc::ByteBuffer> Client::Impl::CallWithRetries(const std::string& method,
-                                                               const grpc::ByteBuffer& request,
-                                                               int& attempts) {
-  const absl::Time start = absl::Now();
-  const absl::Time deadline = start + options_.timeout;
-  client::Backoff backoff(options_);
-  for (attempts = 1;; ++attempts) {
-    absl::StatusOr<grpc::ByteBuffer> reply = connection_.Call(method, request, deadline);
-    if (reply.ok()) return reply;
-    const std::optional<absl::Duration> wait =
-        backoff.NextWait(reply.status(), deadline - absl::Now());
-    if (!wait) return Final(reply.status(), attempts, absl::Now() - start);
-    absl::SleepFor(*wait);
-  }
-}
-
-absl::StatusOr<MultiplyReport> Client::Impl::Multiply(const client::CheckedProduct& product) {
-  const absl::Time start = absl::Now();
-  client::BorrowedMemory memory;
-  absl::StatusOr<grpc::ByteBuffer> request =
-      client::EncodeMultiply(product, options_.message_limit_bytes, memory);
-  if (!request.ok()) return request.status();
-  const uint64_t request_bytes = request->Length();
-
-  int attempts = 0;
-  const absl::StatusOr<grpc::ByteBuffer> reply =
-      CallWithRetries("/gemm.v1.GemmService/Multiply", *request, attempts);
-  request->Clear();
-  memory.WaitForReturn();
-  if (!reply.ok()) return reply.status();
-
-  absl::StatusOr<MultiplyReport> report = client::DecodeMultiply(*reply, product);
-  if (!report.ok()) return report;
-  report->attempts = attempts;
-  report->request_bytes = request_bytes;
-  report->reply_bytes = reply->Length();
-  report->wall = absl::Now() - start;
-  return report;
+PendingCall Client::Impl::MultiplyAsync(const absl::StatusOr<client::CheckedProduct>& product,
+                                        MultiplyCallback callback) {
+  callbacks_.Announce();
+  const auto refuse = [&](const absl::Status& status) {
+    callbacks_.Post([status, callback = std::move(callback)]() mutable { callback(status); });
+    return PendingCall();
+  };
+  if (!product.ok()) return refuse(product.status());
+  const auto call = client::MultiplyCall::Create(connection_, options_, *product);
+  if (!call.ok()) return refuse(call.status());
+  (*call)->Start([this, call = *call, callback = std::move(callback)]() mutable {
+    callbacks_.Post([call = std::move(call), callback = std::move(callback)]() mutable {
+      callback(call->Finish());
+    });
+  });
+  return PendingCall((*call)->unary_call());
 }
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -147,6 +131,18 @@ absl::StatusOr<MultiplyReport> Client::Multiply(const MultiplyArgs<T>& args) con
 
 template absl::StatusOr<MultiplyReport> Client::Multiply(const MultiplyArgs<float>&) const;
 template absl::StatusOr<MultiplyReport> Client::Multiply(const MultiplyArgs<double>&) const;
+
+template <typename T>
+PendingCall Client::MultiplyAsync(const MultiplyArgs<T>& args, MultiplyCallback callback) const {
+  return impl_->MultiplyAsync(client::CheckProduct(args), std::move(callback));
+}
+
+template PendingCall Client::MultiplyAsync(const MultiplyArgs<float>&, MultiplyCallback) const;
+template PendingCall Client::MultiplyAsync(const MultiplyArgs<double>&, MultiplyCallback) const;
+
+void PendingCall::Cancel() const {
+  if (call_ != nullptr) call_->Cancel();
+}
 
 absl::StatusOr<Explanation> Client::Explain(const ExplainArgs& args) const {
   const absl::StatusOr<v1::ExplainReply> reply =

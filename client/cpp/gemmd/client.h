@@ -12,10 +12,12 @@
 #include <memory>
 #include <string>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "gemmd/error_detail.h"
 #include "gemmd/multiply.h"
+#include "gemmd/pending_call.h"
 #include "gemmd/server_info.h"
 
 namespace gemm {
@@ -50,12 +52,17 @@ struct ClientOptions {
   bool use_http_proxy = false;
 };
 
+// What became of a MultiplyAsync. May own what it needs: a lambda that has moved the operands into
+// itself keeps them for exactly as long as the call needs them.
+using MultiplyCallback = absl::AnyInvocable<void(absl::StatusOr<MultiplyReport>)>;
+
 // One connection to one server. Thread-safe: calls may run at the same time and share the
 // connection; several Clients have a connection each. Movable; a moved-from Client may only be
-// destroyed or assigned to. Destroyed only when no call is running.
+// destroyed or assigned to. Destroyed only when no call blocks in it; the destructor waits for
+// those of MultiplyAsync and their callbacks.
 //
-// Every method blocks, and returns an error that GetErrorDetail can read. A mistake in the
-// arguments is INVALID_ARGUMENT without a call.
+// Every method but MultiplyAsync blocks. Errors are such that GetErrorDetail can read them; a
+// mistake in the arguments is INVALID_ARGUMENT without a call.
 class Client {
  public:
   // Checks the options and begins to connect, without waiting: a server that is not there is found
@@ -70,6 +77,15 @@ class Client {
   // nothing reads them once this has returned, however it ended.
   template <typename T>
   absl::StatusOr<MultiplyReport> Multiply(const MultiplyArgs<T>& args) const;
+
+  // The same without waiting. The memory behind a, b, c and d must stay until `callback` is called
+  // and is not touched from then on, however the call ended; `args` itself is not needed.
+  //
+  // The callback is called exactly once, never within MultiplyAsync, errors in the arguments
+  // included. A Client's callbacks run one after another on a thread of its own: a slow one holds
+  // up the next. One may begin further calls; it must not throw, and not destroy its Client.
+  template <typename T>
+  PendingCall MultiplyAsync(const MultiplyArgs<T>& args, MultiplyCallback callback) const;
 
   // Which kernel would run a product, and why each other would not.
   absl::StatusOr<Explanation> Explain(const ExplainArgs& args) const;
@@ -88,6 +104,10 @@ class Client {
 
 extern template absl::StatusOr<MultiplyReport> Client::Multiply(const MultiplyArgs<float>&) const;
 extern template absl::StatusOr<MultiplyReport> Client::Multiply(const MultiplyArgs<double>&) const;
+extern template PendingCall Client::MultiplyAsync(const MultiplyArgs<float>&,
+                                                  MultiplyCallback) const;
+extern template PendingCall Client::MultiplyAsync(const MultiplyArgs<double>&,
+                                                  MultiplyCallback) const;
 
 }  // namespace gemm
 

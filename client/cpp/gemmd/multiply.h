@@ -14,6 +14,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "gemmd/types.h"
 
 namespace gemm {
 
@@ -58,6 +59,7 @@ struct MultiplyArgs {
   double alpha = 1.0;
   double beta = 0.0;
   int64_t batch_count = 1;
+  Precision precision = Precision::kStrict;
 
   // For the server's log; at most 128 printable ASCII characters.
   std::string request_id;

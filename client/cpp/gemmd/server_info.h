@@ -9,12 +9,9 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "gemmd/types.h"
 
 namespace gemm {
-
-enum class ElementType { kF32, kF64 };
-
-std::string_view NameOf(ElementType type);  // "f32"
 
 struct DeviceSummary {
   int index = 0;
@@ -46,6 +43,7 @@ struct ExplainArgs {
   bool transpose_a = false;
   bool transpose_b = false;
   int64_t batch_count = 1;
+  Precision precision = Precision::kStrict;
 };
 
 struct KernelCandidate {

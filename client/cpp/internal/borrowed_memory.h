@@ -8,10 +8,12 @@
 #include <cstddef>
 #include <memory>
 
+#include "absl/functional/any_invocable.h"
+
 namespace gemm::client {
 
 // gRPC frees a call's slices when its context has died, a millisecond or so after a refusal or a
-// deadline: whoever lends memory keeps it alive until WaitForReturn has returned.
+// deadline: whoever lends memory keeps it alive until WhenReturned has said that it is back.
 // Not thread-safe itself; gRPC may return memory on any thread.
 class BorrowedMemory {
  public:
@@ -24,12 +26,13 @@ class BorrowedMemory {
   // A slice over [data, data + size_bytes), which gRPC only reads.
   grpc::Slice Lend(const void* data, size_t size_bytes);
 
-  // Until no slice is left.
-  void WaitForReturn() const;
+  // Calls `returned` once when no slice is left: here if there is none now, otherwise in the depths
+  // of gRPC, where it must be quick and must not call gRPC. Once, after the last Lend.
+  void WhenReturned(absl::AnyInvocable<void()> returned);
 
  private:
   struct Loans;
-  std::shared_ptr<Loans> loans_;  // shared with the slices: the last one may outlive the wait
+  std::shared_ptr<Loans> loans_;  // shared with the slices: the last one may outlive this
 };
 
 }  // namespace gemm::client

@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "gemmd/multiply.h"
-#include "gemmd/server_info.h"
+#include "gemmd/types.h"
 
 namespace gemm::client {
 
@@ -36,6 +36,7 @@ struct CheckedProduct {
   int64_t batch_count = 1;
   ElementType element_type = ElementType::kF32;
   int64_t element_bytes = 4;
+  Precision precision = Precision::kStrict;
   double alpha = 1.0;
   double beta = 0.0;
   std::string request_id;
@@ -82,6 +83,7 @@ absl::StatusOr<CheckedProduct> CheckProduct(const MultiplyArgs<T>& args) {
       .batch_count = args.batch_count,
       .element_type = std::is_same_v<T, float> ? ElementType::kF32 : ElementType::kF64,
       .element_bytes = sizeof(T),
+      .precision = args.precision,
       .alpha = args.alpha,
       .beta = args.beta,
       .request_id = args.request_id};

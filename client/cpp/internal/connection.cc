@@ -12,9 +12,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "client/cpp/internal/address.h"
+#include "client/cpp/internal/advice.h"
 #include "client/cpp/internal/error.h"
 
 namespace gemm::client {
@@ -59,44 +58,35 @@ Connection::Connection(const ClientOptions& options)
   channel_->GetState(/*try_to_connect=*/true);
 }
 
-absl::StatusOr<grpc::ByteBuffer> Connection::Call(const std::string& method,
-                                                  const grpc::ByteBuffer& request,
-                                                  absl::Time deadline) {
-  const absl::Time start = absl::Now();
+void Connection::Call(grpc::ClientContext& context, const std::string& method,
+                      const grpc::ByteBuffer& request, grpc::ByteBuffer& reply,
+                      std::function<void(const absl::Status&)> done) const {
+  context.AddMetadata(kRequestBytesKey, absl::StrCat(request.Length()));
+  // The callback API rather than a completion queue: gRPC's own threads keep serving the connection
+  // after this call, so borrowed memory comes back even if nobody calls again.
   grpc::GenericStub stub(channel_);
-  grpc::ByteBuffer reply;
-  grpc::Status status;
-  {
-    grpc::ClientContext context;
-    if (deadline != absl::InfiniteFuture()) context.set_deadline(absl::ToChronoTime(deadline));
-    context.AddMetadata(kRequestBytesKey, absl::StrCat(request.Length()));
+  stub.UnaryCall(&context, method, grpc::StubOptions(), &request, &reply,
+                 [this, method, done = std::move(done), start = absl::Now()](
+                     const grpc::Status& status) { done(ToStatus(status, method, start)); });
+}
 
-    // The callback API rather than a completion queue: gRPC's own threads keep serving the
-    // connection after this call, so borrowed memory comes back even if nobody calls again.
-    absl::Notification done;
-    stub.UnaryCall(&context, method, grpc::StubOptions(), &request, &reply,
-                   [&](grpc::Status result) {
-                     status = std::move(result);
-                     done.Notify();
-                   });
-    done.WaitForNotification();
-  }
-  if (status.ok()) return reply;
-
+absl::Status Connection::ToStatus(const grpc::Status& status, const std::string& method,
+                                  absl::Time start) const {
+  if (status.ok()) return absl::OkStatus();
   const auto code = static_cast<absl::StatusCode>(status.error_code());
-  std::string message = status.error_message();
+  const std::string& message = status.error_message();
   if (!status.error_details().empty()) {
     return ErrorWithDetails(code, message, status.error_details());
   }
-  // The network's failures: gRPC's text, behind one for people.
+  // Not the server's own words, but gRPC's: those for people go before them.
   std::string advice;
-  if (code == absl::StatusCode::kUnavailable) {
-    advice = AdviceWhenUnavailable(message, address_, use_http_proxy_);
-  } else if (code == absl::StatusCode::kDeadlineExceeded) {
+  if (code == absl::StatusCode::kDeadlineExceeded) {
     const bool connected = channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY;
     advice = absl::StrCat(
         connected ? "no reply from " : "no gRPC server answered at ", address_, " within ",
         absl::FormatDuration(absl::Trunc(absl::Now() - start, absl::Milliseconds(1))));
+  } else {
+    advice = AdviceOn({code, message, address_, method, use_http_proxy_});
   }
   return absl::Status(code, advice.empty() ? message : absl::StrCat(advice, " (", message, ")"));
 }

@@ -4,13 +4,14 @@
 #define GEMMD_CLIENT_CPP_INTERNAL_CONNECTION_H_
 
 #include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
 #include <grpcpp/support/byte_buffer.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 
-#include "absl/status/statusor.h"
-#include "absl/time/time.h"
+#include "absl/status/status.h"
 #include "gemmd/client.h"
 
 namespace gemm::client {
@@ -20,12 +21,16 @@ class Connection {
  public:
   explicit Connection(const ClientOptions& options);
 
-  // One attempt; blocks. `method` is "/package.Service/Method". The call's context is gone when
-  // this returns, so memory that `request` borrows comes back soon after `request` dies.
-  absl::StatusOr<grpc::ByteBuffer> Call(const std::string& method, const grpc::ByteBuffer& request,
-                                        absl::Time deadline);
+  // One attempt; returns at once. `method` is "/package.Service/Method". `done` is called once, on
+  // a thread of gRPC's or on this one; context, request and reply live until then.
+  void Call(grpc::ClientContext& context, const std::string& method,
+            const grpc::ByteBuffer& request, grpc::ByteBuffer& reply,
+            std::function<void(const absl::Status&)> done) const;
 
  private:
+  absl::Status ToStatus(const grpc::Status& status, const std::string& method,
+                        absl::Time start) const;
+
   const std::string address_;
   const bool use_http_proxy_;
   const std::shared_ptr<grpc::Channel> channel_;

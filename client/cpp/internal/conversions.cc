@@ -9,6 +9,14 @@ namespace gemm {
 
 std::string_view NameOf(ElementType type) { return type == ElementType::kF32 ? "f32" : "f64"; }
 
+std::string_view NameOf(Precision precision) {
+  switch (precision) {
+    case Precision::kStrict:
+      return "strict";
+  }
+  return "unknown";
+}
+
 std::string_view NameOf(HealthState state) {
   switch (state) {
     case HealthState::kServing:
@@ -35,6 +43,14 @@ v1::DataType ToProto(ElementType type) {
   return type == ElementType::kF32 ? v1::DATA_TYPE_F32 : v1::DATA_TYPE_F64;
 }
 
+v1::Precision ToProto(Precision precision) {
+  switch (precision) {
+    case Precision::kStrict:
+      return v1::PRECISION_STRICT;
+  }
+  return v1::PRECISION_UNSPECIFIED;
+}
+
 v1::ExplainRequest ToProto(const ExplainArgs& args) {
   v1::ExplainRequest request;
   v1::Product& product = *request.mutable_product();
@@ -42,7 +58,7 @@ v1::ExplainRequest ToProto(const ExplainArgs& args) {
   product.set_n(args.n);
   product.set_k(args.k);
   product.set_data_type(ToProto(args.element_type));
-  product.set_precision(v1::PRECISION_STRICT);
+  product.set_precision(ToProto(args.precision));
   product.set_batch_count(args.batch_count);
   if (args.transpose_a) product.mutable_a()->set_transposed(true);
   if (args.transpose_b) product.mutable_b()->set_transposed(true);

@@ -6,10 +6,12 @@
 #include "gemm/v1/gemm.pb.h"
 #include "gemmd/multiply.h"
 #include "gemmd/server_info.h"
+#include "gemmd/types.h"
 
 namespace gemm::client {
 
 v1::DataType ToProto(ElementType type);
+v1::Precision ToProto(Precision precision);
 v1::ExplainRequest ToProto(const ExplainArgs& args);
 
 // The part of a report that comes from the server.

@@ -15,9 +15,6 @@
 namespace gemm::client {
 namespace {
 
-// What a reply holds beside D is far below this.
-constexpr uint64_t kReplyOverheadBytes = 4096;
-
 // Sending padding costs wire time, packing costs a copy; a core copies several times as fast as the
 // quickest wire carries, so at twice the bytes packing has won.
 bool IsSparse(const MatrixBytes& matrix) {
@@ -135,7 +132,7 @@ absl::StatusOr<grpc::ByteBuffer> EncodeMultiply(const CheckedProduct& product,
   description.set_n(product.n);
   description.set_k(product.k);
   description.set_data_type(ToProto(product.element_type));
-  description.set_precision(v1::PRECISION_STRICT);
+  description.set_precision(ToProto(product.precision));
   description.set_alpha(product.alpha);
   description.set_beta(product.beta);
   description.set_batch_count(product.batch_count);
@@ -159,8 +156,9 @@ absl::StatusOr<grpc::ByteBuffer> EncodeMultiply(const CheckedProduct& product,
     request_bytes += headers.back().size() + PayloadBytes(*payload);
   }
   absl::Status size = CheckSize("request", "MESSAGE_TOO_LARGE", request_bytes, message_limit_bytes);
-  size.Update(CheckSize("reply", "RESULT_TOO_LARGE", product.d.dense_bytes() + kReplyOverheadBytes,
-                        message_limit_bytes));
+  // As the server does it, what a reply holds beside D is not counted.
+  size.Update(
+      CheckSize("result", "RESULT_TOO_LARGE", product.d.dense_bytes(), message_limit_bytes));
   if (!size.ok()) return size;
 
   std::vector<grpc::Slice> slices;
