@@ -127,6 +127,8 @@ grpc::ByteBuffer MultiplyCall::MakeReply(Job& job) {
 }
 
 void MultiplyCall::Log(const absl::Status& status, const Job* job) const {
+  const absl::Duration total = absl::Now() - started();
+  if (!CallIsLogged(static_cast<int>(status.code()), total)) return;
   CallRecord record;
   const std::string caller = peer();
   record.method = "Multiply";
@@ -147,7 +149,7 @@ void MultiplyCall::Log(const absl::Status& status, const Job* job) const {
     record.phases[static_cast<int>(Phase::kCompute)] = job->report.compute;
     record.phases[static_cast<int>(Phase::kCopyOut)] = job->report.copy_out;
   }
-  record.total = absl::Now() - started();
+  record.total = total;
   record.grpc_code = static_cast<int>(status.code());
   record.message = std::string_view(status.message().data(), status.message().size());
   LogCall(record);

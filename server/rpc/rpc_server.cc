@@ -1,10 +1,12 @@
 #include "server/rpc/rpc_server.h"
 
+#include <grpc/grpc.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -12,6 +14,7 @@
 #include "gemm/v1/gemm.grpc.pb.h"
 #include "server/reason.h"
 #include "server/rpc/explain_call.h"
+#include "server/rpc/grpc_log.h"
 #include "server/rpc/health.h"
 #include "server/rpc/info_call.h"
 #include "server/rpc/multiply_call.h"
@@ -89,6 +92,13 @@ class WithoutReflection final : public grpc::ServerBuilderOption {
   }
 };
 
+// Keeps gRPC's library up until the process ends. Its own shutdown, when the last server goes, waits
+// up to 10 s for a poller that a large reply may have started.
+void KeepGrpcInitialised() {
+  static std::once_flag once;
+  std::call_once(once, grpc_init);
+}
+
 int ExecutorThreads(int asked) {
   if (asked > 0) return asked;
   return std::max(2, static_cast<int>(std::thread::hardware_concurrency()) / 2);
@@ -110,6 +120,8 @@ class RpcServerImpl final : public RpcServer {
   ~RpcServerImpl() override { Shutdown(absl::Now()); }
 
   absl::Status Listen() {
+    CaptureGrpcLog();
+    KeepGrpcInitialised();
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();  // before any builder is made
     grpc::ServerBuilder builder;
     builder.AddListeningPort(options_.listen_address, grpc::InsecureServerCredentials(), &port_);

@@ -124,6 +124,12 @@ class WarningLimiter {
   int64_t suppressed_ = 0;
 };
 
+bool IsSlow(absl::Duration total) { return total >= State().options.slow_call; }
+
+LogLevel LevelOf(int grpc_code, absl::Duration total) {
+  return grpc_code != 0 || IsSlow(total) ? LogLevel::kWarning : LogLevel::kDebug;
+}
+
 }  // namespace
 
 void InitLogging(const LogOptions& options) {
@@ -139,10 +145,14 @@ void Log(LogLevel level, std::string_view message, absl::Span<const LogField> fi
                      FormatLine(State().options.format, absl::Now(), level, message, fields));
 }
 
+bool CallIsLogged(int grpc_code, absl::Duration total) {
+  return LogEnabled(LevelOf(grpc_code, total));
+}
+
 void LogCall(const CallRecord& record) {
   const bool failed = record.grpc_code != 0;
-  const bool slow = record.total >= State().options.slow_call;
-  const LogLevel level = failed || slow ? LogLevel::kWarning : LogLevel::kDebug;
+  const bool slow = IsSlow(record.total);
+  const LogLevel level = LevelOf(record.grpc_code, record.total);
   if (!LogEnabled(level)) return;
 
   static WarningLimiter& limiter = *new WarningLimiter;

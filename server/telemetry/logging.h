@@ -85,6 +85,8 @@ struct CallRecord {
 // of failures it writes at most kCallWarningsPerSecond and says how many it left out.
 void LogCall(const CallRecord& record);
 inline constexpr int kCallWarningsPerSecond = 100;
+// False where LogCall would write nothing: saves making the record.
+bool CallIsLogged(int grpc_code, absl::Duration total);
 
 // What Log writes, without the newline.
 std::string FormatLine(LogFormat format, absl::Time time, LogLevel level, std::string_view message,

@@ -290,6 +290,18 @@ def test_sigterm_when_idle():
             assert time.monotonic() - started < (20 if harness.SANITIZED else 2)
 
 
+def test_large_replies_do_not_hold_the_end():
+    # A reply that fills the socket makes gRPC start a poller that its shutdown would wait for.
+    for _ in range(4):
+        with running_server() as server:
+            for _ in range(3):
+                server.multiply(product_request(small_integers(1, 2048, 1), small_integers(2, 1, 2048)))
+            started = time.monotonic()
+            server.terminate()
+            assert server.wait() == 0
+            assert time.monotonic() - started < (20 if harness.SANITIZED else 5)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_ends_it(number):
     with running_server() as server:
