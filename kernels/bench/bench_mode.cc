@@ -71,7 +71,7 @@ cudaError_t Measure(Session& session, const Flags& flags, const Problem& problem
     Peer& peer = session.peer();
     contenders.push_back({peer_way.name, [&peer, &sets, peer_way](size_t set, cudaStream_t on) {
                             return peer.Launch(peer_way.way, sets[set], on) ? cudaSuccess
-                                                                            : cudaErrorUnknown;
+                                                                            : cudaErrorNotSupported;
                           }});
   }
   if (contenders.empty()) return cudaSuccess;

@@ -20,6 +20,9 @@ enum class Rung : uint8_t {
   kNaive,
   kTiled16,
   kTiled32,
+  kCached4x4,
+  kCached8x4,
+  kCached4x8,
   kCached8x8,
   kBlocked1d,
   kRegister4x4,
@@ -48,6 +51,7 @@ enum class Quantity : uint8_t {
   kOfPeer,             // TFLOP/s of `rung` over the peer's, at `size`
   kOfPeak,             // TFLOP/s of `rung` over the card's peak, at `size`
   kSpeedupGrows,       // how much more times faster than `base` at `size` than at `base_size`
+  kBestOfSweep,        // TFLOP/s of 8x8 over the best other microtile's, at `size`
   kLessGlobalTraffic,  // by design
   kLessLoads,          // by design
   kTflopsOfTime,       // what the article's own time comes to: `given` seconds at `size`

@@ -86,7 +86,7 @@ cudaError_t Climb(Session& session, const Flags& flags, int size, LadderTimes* t
     running.push_back({Rung::kPeer, "cuBLAS", peer_way.name});
     contenders.push_back({peer_way.name, [&peer, &sets, peer_way](size_t set, cudaStream_t on) {
                             return peer.Launch(peer_way.way, sets[set], on) ? cudaSuccess
-                                                                            : cudaErrorUnknown;
+                                                                            : cudaErrorNotSupported;
                           }});
   } else {
     std::printf("%d: no peer: %s\n", size, peer_way.why_not.c_str());

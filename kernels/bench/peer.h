@@ -21,11 +21,9 @@ class Peer {
   // "cuBLAS 13.0.1", or why there is none.
   virtual std::string version() const = 0;
 
-  // Gets ready for a problem, which must live until the next call: the names of the ways to compute
-  // it, none if it cannot, with the reason in `why_not`. `operands` is what a self-tuning way may
-  // try itself on; its D is overwritten.
-  virtual std::vector<std::string> Prepare(const Problem& problem, const Operands& operands,
-                                           cudaStream_t stream, std::string* why_not) = 0;
+  // Gets ready for a problem: the names of the ways to compute it, none if it cannot, with the
+  // reason in `why_not`. A way's first launch may take long and must not be captured.
+  virtual std::vector<std::string> Prepare(const Problem& problem, std::string* why_not) = 0;
 
   // Enqueues way `way` of the last Prepare. False when the library refuses.
   virtual bool Launch(size_t way, const Operands& operands, cudaStream_t stream) = 0;

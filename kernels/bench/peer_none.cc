@@ -6,8 +6,7 @@ namespace {
 class NoPeer final : public Peer {
  public:
   std::string version() const override { return "no cuBLAS in this build"; }
-  std::vector<std::string> Prepare(const Problem&, const Operands&, cudaStream_t,
-                                   std::string* why_not) override {
+  std::vector<std::string> Prepare(const Problem&, std::string* why_not) override {
     *why_not = version();
     return {};
   }

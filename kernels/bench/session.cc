@@ -1,5 +1,6 @@
 #include "kernels/bench/session.h"
 
+#include <algorithm>
 #include <ctime>
 #include <fstream>
 
@@ -10,8 +11,12 @@
 namespace gemm {
 namespace {
 
-// A peer's way that takes this many times the best so far is not replayed for a better look.
+// A peer's way that takes this many times the best, by a single launch, gets no better look; of
+// long ones, only the best few do.
 constexpr double kHopelessWay = 2;
+constexpr double kLatencySeconds = 2e-5;
+constexpr double kLongLaunchSeconds = 1e-3;
+constexpr size_t kLongLaunchWays = 4;
 
 // "580.159.04", as the kernel module says it; the runtime knows its API version only.
 std::string DriverVersion() {
@@ -131,32 +136,39 @@ cudaError_t FindPeerWay(Session& session, const Problem& problem, ResultCheck& c
   Peer& peer = session.peer();
   const std::vector<Operands>& sets = session.bench().arena().sets();
   const cudaStream_t stream = session.bench().stream();
-  const std::vector<std::string> ways =
-      peer.Prepare(problem, sets.front(), stream, &found->why_not);
+  const std::vector<std::string> ways = peer.Prepare(problem, &found->why_not);
 
-  // One launch each, checked; then those near the best over a short distance.
-  std::vector<Contender> contenders;
-  std::vector<size_t> at;
-  std::vector<double> once(ways.size());
-  double best_once = 0;
+  // Each way twice, checked: the first launch may load its kernel or try algorithms.
+  std::vector<std::pair<double, size_t>> by_time;
   for (size_t way = 0; way < ways.size(); ++way) {
-    std::string fault;
     const auto launch = [&, way](cudaStream_t on) {
-      return peer.Launch(way, sets.front(), on) ? cudaSuccess : cudaErrorUnknown;
+      return peer.Launch(way, sets.front(), on) ? cudaSuccess : cudaErrorNotSupported;
     };
-    const cudaError_t error = check.Run(launch, nullptr, stream, &fault, &once[way]);
-    if (IsPoisoning(error) && error != cudaErrorUnknown) return error;
-    if (error != cudaSuccess || !fault.empty()) {
-      found->why_not = ways[way] + ": " + (fault.empty() ? "refused" : fault);
-      once[way] = 0;
+    std::string fault;
+    double once = 0;
+    cudaError_t error = check.Run(launch, nullptr, stream, &fault, &once);
+    if (error == cudaSuccess && fault.empty()) error = TimeOnce(launch, stream, &once);
+    if (IsPoisoning(error)) return error;
+    if (error == cudaSuccess && fault.empty()) {
+      by_time.emplace_back(once, way);
       continue;
     }
-    if (best_once == 0 || once[way] < best_once) best_once = once[way];
+    found->why_not = ways[way] + ": " + (fault.empty() ? "refused" : fault);
+    cudaGetLastError();
   }
-  for (size_t way = 0; way < ways.size(); ++way) {
-    if (once[way] == 0 || once[way] > kHopelessWay * best_once + 2e-5) continue;
-    contenders.push_back({ways[way], [&peer, &sets, way](size_t set, cudaStream_t on) {
-                            return peer.Launch(way, sets[set], on) ? cudaSuccess : cudaErrorUnknown;
+
+  // Those near the best over a short distance. A long launch tells well enough by itself.
+  std::sort(by_time.begin(), by_time.end());
+  std::vector<Contender> contenders;
+  std::vector<size_t> at;
+  for (const auto& [once, way] : by_time) {
+    const double best = by_time.front().first;
+    const bool near = best > kLongLaunchSeconds ? at.size() < kLongLaunchWays
+                                                : once <= kHopelessWay * best + kLatencySeconds;
+    if (!near) break;
+    contenders.push_back({ways[way], [&peer, &sets, way = way](size_t set, cudaStream_t on) {
+                            return peer.Launch(way, sets[set], on) ? cudaSuccess
+                                                                   : cudaErrorNotSupported;
                           }});
     at.push_back(way);
   }
