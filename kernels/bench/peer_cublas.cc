@@ -225,10 +225,14 @@ class CublasPeer final : public Peer {
   bool GemmEx(const GemmExWay& way, const Operands& operands, cudaStream_t stream) {
     const ColumnMajor& p = problem_;
     const bool single = p.type == CUDA_R_32F;
-    // Setting the stream takes the workspace back: in this order.
-    if (cublasSetStream(handle_, stream) != CUBLAS_STATUS_SUCCESS ||
-        cublasSetWorkspace(handle_, workspace_.data(), kWorkspaceBytes) != CUBLAS_STATUS_SUCCESS) {
-      return false;
+    // Setting the stream takes the workspace back: in this order, and outside of a capture.
+    if (stream != stream_ || stream == nullptr) {
+      if (cublasSetStream(handle_, stream) != CUBLAS_STATUS_SUCCESS ||
+          cublasSetWorkspace(handle_, workspace_.data(), kWorkspaceBytes) !=
+              CUBLAS_STATUS_SUCCESS) {
+        return false;
+      }
+      stream_ = stream;
     }
     const cublasComputeType_t compute = single ? way.f32 : way.f64;
     if (p.batch_count == 1) {
@@ -266,6 +270,7 @@ class CublasPeer final : public Peer {
   DeviceBuffer workspace_;
   cublasHandle_t handle_ = nullptr;
   cublasLtHandle_t lt_handle_ = nullptr;
+  cudaStream_t stream_ = nullptr;  // that the handle has
   ColumnMajor problem_ = {};
   LtProblem lt_problem_;
   std::vector<Way> ways_;

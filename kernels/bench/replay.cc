@@ -75,6 +75,13 @@ cudaError_t TimeOnce(const std::function<cudaError_t(cudaStream_t)>& launch, cud
   return cudaSuccess;
 }
 
+bool CanCapture(const Contender& contender, cudaStream_t stream) {
+  Graph graph;
+  if (graph.Capture(contender, 1, 1, stream) == cudaSuccess) return true;
+  cudaGetLastError();
+  return false;
+}
+
 cudaError_t TimeAlternately(const std::vector<Contender>& contenders, size_t sets, const Pace& pace,
                             cudaStream_t stream, std::vector<Summary>* seconds) {
   std::vector<std::unique_ptr<Runner>> runners;

@@ -33,6 +33,9 @@ struct Pace {
                                           const Pace& pace, cudaStream_t stream,
                                           std::vector<Summary>* seconds);
 
+// Whether one launch can be captured into a graph. Clears the error of one that cannot.
+bool CanCapture(const Contender& contender, cudaStream_t stream);
+
 // The work of one call of `launch`, in seconds, by events alone: for a first, rough idea.
 [[nodiscard]] cudaError_t TimeOnce(const std::function<cudaError_t(cudaStream_t)>& launch,
                                    cudaStream_t stream, double* seconds);

@@ -166,10 +166,12 @@ cudaError_t FindPeerWay(Session& session, const Problem& problem, ResultCheck& c
     const bool near = best > kLongLaunchSeconds ? at.size() < kLongLaunchWays
                                                 : once <= kHopelessWay * best + kLatencySeconds;
     if (!near) break;
-    contenders.push_back({ways[way], [&peer, &sets, way = way](size_t set, cudaStream_t on) {
-                            return peer.Launch(way, sets[set], on) ? cudaSuccess
-                                                                   : cudaErrorNotSupported;
-                          }});
+    Contender contender{ways[way], [&peer, &sets, way = way](size_t set, cudaStream_t on) {
+                          return peer.Launch(way, sets[set], on) ? cudaSuccess
+                                                                 : cudaErrorNotSupported;
+                        }};
+    if (!CanCapture(contender, stream)) continue;
+    contenders.push_back(std::move(contender));
     at.push_back(way);
   }
   if (contenders.empty()) return cudaSuccess;

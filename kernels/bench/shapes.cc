@@ -158,6 +158,32 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
   cases.Add("prime", 257, 67, 509, 1, {.transpose_a = true});
   cases.Add("prime", 13, 509, 1021, 1, {.transpose_b = true, .beta = 1});
   cases.Add("square", 256, 256, 256, 1, {.alignment_bytes = 256});
+  AddTiles(cases, {256});
+  // k around the stages and quarters of the pipelined kernels.
+  for (int64_t k : {7, 8, 9, 15, 17, 31, 33, 127, 128, 129, 159, 161}) {
+    cases.Add("depth", 130, 70, k, 1, {.alignment_bytes = 256});
+  }
+  // Narrow results, which have kernels of their own, in all transposes.
+  for (int64_t narrow : {1, 2, 3, 4, 5, 8, 15, 16, 17, 31, 32, 33}) {
+    const bool odd = narrow % 2 != 0;
+    cases.Add("narrow", narrow, 1028, 140, 1, {.transpose_a = odd, .alignment_bytes = 256});
+    cases.Add("narrow", narrow, 1027, 141, 2,
+              {.transpose_b = odd, .padding = 1, .alpha = 2, .beta = -1});
+    cases.Add("narrow", 1028, narrow, 140, 1, {.transpose_b = !odd, .alignment_bytes = 256});
+    cases.Add("narrow", 1027, narrow, 141, 2,
+              {.transpose_a = odd, .padding = 1, .broadcast_b = true, .beta = 1});
+  }
+  cases.Add("deep", 2, 300, 9001, 3, {.beta = 1});
+  cases.Add("deep", 300, 4, 9000, 1, {.transpose_a = true});
+  cases.Add("deep", 9, 70, 40000, 2, {.padding = 2, .beta = 1});
+  if (dtype == DType::kF32) {
+    // Enough tiles of a narrow or a middling result that k is shared by warps alone.
+    cases.Add("quarters", 12, 33000, 130, 1, {.alignment_bytes = 256});
+    cases.Add("quarters", 33000, 13, 133, 1, {.transpose_a = true, .padding = 1, .beta = 1});
+    cases.Add("quarters", 30, 17000, 131, 1, {.transpose_b = true});
+    cases.Add("quarters", 17000, 29, 159, 1, {.alignment_bytes = 256});
+    cases.Add("quarters", 770, 833, 140, 2, {.transpose_b = true, .beta = 2});
+  }
   cases.Add("thin", 1, 4099, 37, 1, {});
   cases.Add("thin", 1, 1021, 509, 1, {.transpose_b = true});
   cases.Add("thin", 7, 2053, 129, 1, {});
