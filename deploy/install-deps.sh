@@ -18,7 +18,7 @@ packages=(
   # The quickstart's data and its check
   curl python3 python3-numpy wamerican
 )
-test_packages=(libgmock-dev libgtest-dev python3-venv)
+test_packages=(libgmock-dev libgtest-dev prometheus python3-venv)
 lint_packages=(clang-format clang-tidy shellcheck)
 
 case "${1:-}" in

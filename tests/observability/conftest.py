@@ -1,0 +1,6 @@
+"""Lets tests import what tests/e2e has."""
+
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
