@@ -150,7 +150,10 @@ class CudaDevice final : public Device {
   void Run(int lane, Batch& batch) override {
     RunBatch(*lanes_[lane], batch);
     // Together the batch did not fit into the device's memory; each by itself may.
-    if (batch.jobs.size() > 1 && ReasonOf(batch.statuses.front()) == Reason::kMemoryFull) {
+    const bool out_of_memory = std::any_of(
+        batch.statuses.begin(), batch.statuses.end(),
+        [](const absl::Status& status) { return ReasonOf(status) == Reason::kMemoryFull; });
+    if (out_of_memory && batch.jobs.size() > 1) {
       for (size_t i = 0; i < batch.jobs.size(); ++i) {
         Batch alone;
         alone.jobs.push_back(std::move(batch.jobs[i]));

@@ -36,10 +36,11 @@ MessageSlices::MessageSlices(grpc::ByteBuffer& message) {
 }
 
 Call::Call(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context, RpcMethod method,
-           Admission& admission)
+           Admission& admission, uint64_t message_limit_bytes)
     : context_(context),
       grpc_context_(grpc_context),
       admission_(admission),
+      message_limit_bytes_(message_limit_bytes),
       method_(method),
       started_(absl::Now()),
       deadline_(absl::FromChrono(grpc_context.deadline())) {
@@ -47,10 +48,9 @@ Call::Call(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context
 }
 
 absl::StatusOr<uint64_t> Call::BytesToAdmit() const {
-  const uint64_t limit_bytes = context_.options.message_limit_bytes;
   const auto& metadata = grpc_context_.client_metadata();
   const auto entry = metadata.find(kRequestBytesKey);
-  if (entry == metadata.end()) return limit_bytes;
+  if (entry == metadata.end()) return message_limit_bytes_;
   uint64_t announced_bytes = 0;
   if (!absl::SimpleAtoi(absl::string_view(entry->second.data(), entry->second.size()),
                         &announced_bytes)) {
@@ -58,11 +58,11 @@ absl::StatusOr<uint64_t> Call::BytesToAdmit() const {
                            absl::StrCat("metadata ", kRequestBytesKey, ": not a number of bytes"),
                            kRequestBytesKey);
   }
-  if (announced_bytes > limit_bytes) {
+  if (announced_bytes > message_limit_bytes_) {
     return ErrorWithReason(
         Reason::kMessageTooLarge,
-        absl::StrCat("the request has ", announced_bytes, " bytes, over the limit of ", limit_bytes,
-                     " for a message (--message-limit)"));
+        absl::StrCat("the request has ", announced_bytes, " bytes, over the limit of ",
+                     message_limit_bytes_, " for a message (--message-limit)"));
   }
   return announced_bytes;
 }

@@ -18,12 +18,16 @@
 #include "proto/bulk_message.h"
 #include "server/rpc/admission.h"
 #include "server/rpc/executor.h"
+#include "server/rpc/in_flight.h"
 #include "server/rpc/rpc_server.h"
 #include "server/telemetry/metrics.h"
 
 namespace gemm {
 
 class HealthState;
+
+// Requests other than products are small. What is larger is refused.
+inline constexpr uint64_t kControlMessageBytes = 64 << 10;
 
 // What every call needs; owned by the RpcServer, outlives every call.
 struct RpcContext {
@@ -33,8 +37,9 @@ struct RpcContext {
   HealthState& health;
   Executor& executor;
   Admission& product_admission;  // bulk calls
-  Admission& control_admission;  // the rest, so that probes are answered under load
+  Admission& control_admission;  // the rest, apart, so that probes are answered under load
   std::atomic<bool>& refusing;
+  InFlight& products_in_flight;
   absl::Time started;
 };
 
@@ -55,8 +60,10 @@ class MessageSlices {
 // and then calls Reply or Fail exactly once, from any thread; after that it must not be touched.
 class Call : public grpc::ServerGenericBidiReactor {
  public:
+  // `message_limit_bytes`: the largest request of the method, and what one counts as until it says
+  // that it is smaller.
   Call(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context, RpcMethod method,
-       Admission& admission);
+       Admission& admission, uint64_t message_limit_bytes);
 
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
@@ -104,6 +111,7 @@ class Call : public grpc::ServerGenericBidiReactor {
   RpcContext& context_;
   grpc::GenericCallbackServerContext& grpc_context_;
   Admission& admission_;
+  const uint64_t message_limit_bytes_;
   const RpcMethod method_;
   const absl::Time started_;
   const absl::Time deadline_;

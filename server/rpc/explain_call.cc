@@ -9,7 +9,8 @@
 namespace gemm {
 
 ExplainCall::ExplainCall(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context)
-    : Call(context, grpc_context, RpcMethod::kExplain, context.control_admission) {
+    : Call(context, grpc_context, RpcMethod::kExplain, context.control_admission,
+           kControlMessageBytes) {
   Open();
 }
 

@@ -59,7 +59,8 @@ void HealthState::Remove(HealthWatchCall* watcher) {
 
 HealthCheckCall::HealthCheckCall(RpcContext& context,
                                  grpc::GenericCallbackServerContext& grpc_context)
-    : Call(context, grpc_context, RpcMethod::kHealthCheck, context.control_admission) {
+    : Call(context, grpc_context, RpcMethod::kHealthCheck, context.control_admission,
+           kControlMessageBytes) {
   Open();
 }
 
@@ -77,7 +78,8 @@ void HealthCheckCall::OnMessage() {
 
 HealthWatchCall::HealthWatchCall(RpcContext& context,
                                  grpc::GenericCallbackServerContext& grpc_context)
-    : Call(context, grpc_context, RpcMethod::kHealthWatch, context.control_admission) {
+    : Call(context, grpc_context, RpcMethod::kHealthWatch, context.control_admission,
+           kControlMessageBytes) {
   Open();
 }
 

@@ -3,7 +3,8 @@
 namespace gemm {
 
 InfoCall::InfoCall(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context)
-    : Call(context, grpc_context, RpcMethod::kGetServerInfo, context.control_admission) {
+    : Call(context, grpc_context, RpcMethod::kGetServerInfo, context.control_admission,
+           kControlMessageBytes) {
   Open();
 }
 

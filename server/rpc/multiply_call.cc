@@ -33,12 +33,19 @@ grpc::Slice SliceOver(HostBuffer buffer) {
 }  // namespace
 
 MultiplyCall::MultiplyCall(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context)
-    : Call(context, grpc_context, RpcMethod::kMultiply, context.product_admission) {
-  if (context.refusing) {
+    : Call(context, grpc_context, RpcMethod::kMultiply, context.product_admission,
+           context.options.message_limit_bytes),
+      refused_(context.refusing) {
+  if (refused_) {
     Fail(ErrorWithReason(Reason::kDraining, "the server is shutting down"));
   } else {
+    context.products_in_flight.Add();
     Open();
   }
+}
+
+MultiplyCall::~MultiplyCall() {
+  if (!refused_) context().products_in_flight.Remove();
 }
 
 void MultiplyCall::OnMessage() {

@@ -15,6 +15,7 @@ class MultiplyCall final : public Call {
   MultiplyCall(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context);
 
  private:
+  ~MultiplyCall() override;
   void OnMessage() override;
   void OnCallerGone() override { context().engine.Cancel(*cancel_); }
 
@@ -25,6 +26,7 @@ class MultiplyCall final : public Call {
   grpc::ByteBuffer MakeReply(Job& job);
   void Log(const absl::Status& status, const Job* job) const;
 
+  const bool refused_;
   const std::shared_ptr<CancelToken> cancel_ = std::make_shared<CancelToken>();
   std::string request_id_;
   absl::Duration decode_ = absl::ZeroDuration();

@@ -18,17 +18,24 @@
 #include "server/rpc/health.h"
 #include "server/rpc/info_call.h"
 #include "server/rpc/multiply_call.h"
+#include "server/rpc/unsent.h"
 
 namespace gemm {
 namespace {
 
-// Calls that are not bulk may read this many messages at once, each at worst of the message limit.
-constexpr uint64_t kControlMessages = 4;
+// Calls other than products that may read their message at once.
+constexpr uint64_t kControlCalls = 1024;
+
+// A peer that is gone without a word (a suspended laptop, a cut cable) is found out after this
+// long; until then its calls keep what they were admitted.
+constexpr int kKeepaliveTimeMs = 30'000;
+constexpr int kKeepaliveTimeoutMs = 20'000;
 
 class UnknownCall final : public Call {
  public:
   UnknownCall(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context)
-      : Call(context, grpc_context, RpcMethod::kUnknown, context.control_admission) {
+      : Call(context, grpc_context, RpcMethod::kUnknown, context.control_admission,
+             kControlMessageBytes) {
     Fail(absl::UnimplementedError("this server has no such method"));
   }
 
@@ -92,8 +99,8 @@ class WithoutReflection final : public grpc::ServerBuilderOption {
   }
 };
 
-// Keeps gRPC's library up until the process ends. Its own shutdown, when the last server goes, waits
-// up to 10 s for a poller that a large reply may have started.
+// Keeps gRPC's library up until the process ends. Its own shutdown, when the last server goes,
+// waits up to 10 s for a poller that a large reply may have started.
 void KeepGrpcInitialised() {
   static std::once_flag once;
   std::call_once(once, grpc_init);
@@ -109,11 +116,18 @@ class RpcServerImpl final : public RpcServer {
   RpcServerImpl(const RpcOptions& options, Engine& engine, Metrics& metrics)
       : options_(options),
         product_admission_(options.admission_budget_bytes, options.admission_line_limit),
-        control_admission_(kControlMessages * options.message_limit_bytes,
-                           options.admission_line_limit),
+        control_admission_(kControlCalls * kControlMessageBytes, options.admission_line_limit),
         executor_(ExecutorThreads(options.executor_threads)),
-        context_{options_,           engine,    metrics,    health_, executor_, product_admission_,
-                 control_admission_, refusing_, absl::Now()},
+        context_{options_,
+                 engine,
+                 metrics,
+                 health_,
+                 executor_,
+                 product_admission_,
+                 control_admission_,
+                 refusing_,
+                 products_in_flight_,
+                 absl::Now()},
         gate_(context_),
         listed_service_(context_) {}
 
@@ -127,6 +141,8 @@ class RpcServerImpl final : public RpcServer {
     builder.AddListeningPort(options_.listen_address, grpc::InsecureServerCredentials(), &port_);
     // Without this a second server on the port would start and take half of the connections.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
     builder.SetMaxReceiveMessageSize(static_cast<int>(options_.message_limit_bytes));
     builder.SetMaxSendMessageSize(-1);
     // A compressed message is inflated before its size can be checked.
@@ -155,7 +171,11 @@ class RpcServerImpl final : public RpcServer {
     if (server_ == nullptr) return;
     refusing_ = true;
     health_.SetServing(false);
+    // gRPC's own shutdown cancels calls that arrive from now on instead of saying why, so what is
+    // under way ends first.
+    products_in_flight_.WaitForNone(deadline);
     health_.EndWatches();
+    WaitUntilSent(deadline);
     server_->Shutdown(absl::ToChronoTime(deadline));
     server_.reset();
   }
@@ -168,6 +188,7 @@ class RpcServerImpl final : public RpcServer {
   Admission product_admission_;
   Admission control_admission_;
   std::atomic<bool> refusing_{false};
+  InFlight products_in_flight_;
   Executor executor_;
   RpcContext context_;
   Gate gate_;
