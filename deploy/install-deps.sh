@@ -2,8 +2,10 @@
 # Installs the Debian and Ubuntu packages that gemmd needs, and only those that are missing.
 #
 #   deploy/install-deps.sh          to build and to run deploy/quickstart.sh
+#   deploy/install-deps.sh package  and deploy/package.sh
 #   deploy/install-deps.sh test     and tests/run.sh
 #   deploy/install-deps.sh lint     and the checks of .ci/run
+#   deploy/install-deps.sh image    and tests/package
 #
 # Written for Debian 12 and Ubuntu 24.04. Needs root, or sudo, if anything is missing.
 
@@ -18,15 +20,19 @@ packages=(
   # The quickstart's data and its check
   curl python3 python3-numpy wamerican
 )
+package_packages=(binutils patchelf python3-venv)
 test_packages=(libgmock-dev libgtest-dev prometheus python3-venv)
 lint_packages=(clang-format clang-tidy shellcheck)
+image_packages=(buildah debootstrap iproute2)
 
 case "${1:-}" in
   "") ;;
+  package) packages+=("${package_packages[@]}") ;;
   test) packages+=("${test_packages[@]}") ;;
   lint) packages+=("${test_packages[@]}" "${lint_packages[@]}") ;;
+  image) packages+=("${package_packages[@]}" "${image_packages[@]}") ;;
   *)
-    echo "usage: deploy/install-deps.sh [test|lint]" >&2
+    echo "usage: deploy/install-deps.sh [package|test|lint|image]" >&2
     exit 2
     ;;
 esac

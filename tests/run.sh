@@ -5,7 +5,8 @@
 #
 #   --gpu         also the tests that need a GPU
 #   --full        also the long ones: address and undefined-behaviour sanitizers on everything, the
-#                 thread sanitizer on what links no gRPC, fuzzing, clang-tidy on every file, a soak
+#                 thread sanitizer on what links no gRPC, fuzzing, clang-tidy on every file, a soak,
+#                 the bundle and the container image
 #   --no-install  expect everything to be installed
 #
 # Builds into build/dev (and build/asan, build/tsan); Python packages go into build/venv.
@@ -114,6 +115,9 @@ if [[ ${full} == yes ]]; then
   fi
   checked "clang-tidy" tests/tidy.sh
   checked "Long tests" run_tests dev '^full$'
+  if [[ ${install} == no ]] || stage "Packages for the image" deploy/install-deps.sh image; then
+    checked "Bundle and image" build/venv/bin/python -m pytest tests/package
+  fi
 fi
 
 if [[ ${failed} -ne 0 ]]; then
