@@ -107,7 +107,7 @@ def test_it_ends_when_it_is_done(gemmctl, folder):
         started = time.monotonic()
         done = gemmctl("multiply", folder / "a.npy", folder / "b.npy", "-o", folder / "d.npy")
         assert done.returncode == 0, done
-        assert time.monotonic() - started < (20 if harness.SANITIZED else 3)
+        assert time.monotonic() - started < (30 if harness.SANITIZED else 5)
 
 
 def test_address_from_the_environment(server, folder):
