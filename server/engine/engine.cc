@@ -67,20 +67,20 @@ uint64_t Engine::host_memory_budget_bytes() const { return host_pool_->budget_by
 void Engine::Cancel(CancelToken& cancel) {
   cancel.Cancel();
   if (std::unique_ptr<Job> job = queue_.Remove(&cancel)) {
-    job->report.queue = clock_.Now() - job->enqueued;
-    Drop(std::move(job), ErrorWithReason(Reason::kCallerGone, "the caller has gone"));
+    const absl::Time now = clock_.Now();
+    job->report.queue = now - job->enqueued;
+    absl::Status status = CheckStillWanted(*job, now);
+    Drop(std::move(job), std::move(status));
   }
 }
 
-absl::Status Engine::CheckStillWanted(const Job& job, const Device& device, absl::Time now) const {
-  if (job.cancel != nullptr && job.cancel->cancelled()) {
-    return ErrorWithReason(Reason::kCallerGone, "the caller has gone");
-  }
+absl::Status Engine::CheckStillWanted(const Job& job, absl::Time now) {
+  // The deadline first: gRPC cancels a call when its deadline passes.
   if (now >= job.deadline) {
     return ErrorWithReason(Reason::kDeadlinePassed, "the deadline passed in the queue");
   }
-  if (device.lost()) {
-    return ErrorWithReason(Reason::kDeviceLost, "no device is left that works");
+  if (job.cancel != nullptr && job.cancel->cancelled()) {
+    return ErrorWithReason(Reason::kCallerGone, "the caller has gone");
   }
   return absl::OkStatus();
 }
@@ -100,7 +100,11 @@ void Engine::Work(Device& device, int lane, LaneKind kind, std::once_flag& loss_
     Batch batch;
     for (std::unique_ptr<Job>& job : jobs) {
       job->report.queue = now - job->enqueued;
-      if (absl::Status status = CheckStillWanted(*job, device, now); !status.ok()) {
+      absl::Status status = CheckStillWanted(*job, now);
+      if (status.ok() && device.lost()) {
+        status = ErrorWithReason(Reason::kDeviceLost, "no device is left that works");
+      }
+      if (!status.ok()) {
         Drop(std::move(job), std::move(status));
       } else {
         batch.jobs.push_back(std::move(job));

@@ -55,8 +55,9 @@ class Engine {
   // the queue is full.
   void Submit(std::unique_ptr<Job> job);
 
-  // The caller of the job with this token has gone: a job that still waits is finished at once with
-  // CANCELLED and gives its memory back; one on a device runs on.
+  // The caller of the job with this token has gone: a job that still waits is finished at once,
+  // with CANCELLED or, if that is why, DEADLINE_EXCEEDED, and gives its memory back; one on a
+  // device runs on.
   void Cancel(CancelToken& cancel);
 
   // `problem` has passed Validate.
@@ -77,7 +78,7 @@ class Engine {
  private:
   void Work(Device& device, int lane, LaneKind kind, std::once_flag& loss_reported);
   // OK, or why the job must not cost the device any time.
-  absl::Status CheckStillWanted(const Job& job, const Device& device, absl::Time now) const;
+  static absl::Status CheckStillWanted(const Job& job, absl::Time now);
   void Drop(std::unique_ptr<Job> job, absl::Status status);
 
   const Clock& clock_;

@@ -149,6 +149,19 @@ TEST_F(HeldEngineTest, ACallerThatHasGoneIsDroppedAtOnce) {
   EXPECT_TRUE(first.get().status.ok());
 }
 
+TEST_F(HeldEngineTest, ACallerThatGoesBecauseItsDeadlinePassedIsCountedAsThat) {
+  Start();
+  auto first = Occupy();
+  auto job = MakeJob();
+  auto cancel = job->cancel;
+  job->deadline = clock_.Now() + absl::Milliseconds(5);
+  auto late = Submit(std::move(job));
+  clock_.Advance(absl::Milliseconds(5));
+  engine_->Cancel(*cancel);
+  EXPECT_EQ(ReasonOf(late.get().status), Reason::kDeadlinePassed);
+  release_.Notify();
+}
+
 TEST_F(HeldEngineTest, ACallerThatLeavesBeforeTheQueueIsDroppedThere) {
   Start();
   auto first = Occupy();
