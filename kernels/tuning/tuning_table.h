@@ -25,6 +25,7 @@ struct ShapeBucket {
   int8_t log2_k = 0;
   int8_t log2_batch = 0;
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): it sees a 0 in what the compiler makes of this
   friend constexpr auto operator<=>(const ShapeBucket&, const ShapeBucket&) = default;
 };
 

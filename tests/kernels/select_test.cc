@@ -30,7 +30,7 @@ class FakeFamily : public KernelFamily {
   std::string_view name() const override { return "fake"; }
   std::span<const KernelConfig> configs() const override { return configs_; }
   std::string WhyNot(const Problem& problem, const DeviceInfo&, int config) const override {
-    const std::string why_not = rows_[static_cast<size_t>(config)].why_not;
+    std::string why_not = rows_[static_cast<size_t>(config)].why_not;
     if (why_not != "aligned only") return why_not;
     return problem.a.alignment_bytes >= 16 ? "" : why_not;
   }
