@@ -5,16 +5,10 @@
 
 #include <string>
 
-#include "absl/time/time.h"
+#include "client/cli/failure.h"
 #include "gemmd/client.h"
 
 namespace gemm::cli {
-
-enum ExitCode : int {
-  kSuccess = 0,
-  kCallFailed = 1,  // the server said no, or is not there, or is not serving
-  kBadInput = 2,    // bad usage, unreadable input or an output that cannot be written
-};
 
 struct MultiplyCommand {
   std::string a_path;
@@ -25,25 +19,18 @@ struct MultiplyCommand {
   double beta = 0.0;
   bool transpose_a = false;
   bool transpose_b = false;
-  bool json = false;
+  Precision precision = Precision::kStrict;
+  bool progress = false;
 };
 
-struct HealthCommand {
-  std::string service;
-  bool json = false;
-};
-
-// Results go to stdout, errors to stderr. Each connects first.
-ExitCode RunMultiply(const ClientOptions& options, const MultiplyCommand& command);
+// Results go to stdout, for people or as one line of JSON; what went wrong is told as failure.h has
+// it. Each connects first.
+ExitCode RunMultiply(const ClientOptions& options, const MultiplyCommand& command, bool json);
 ExitCode RunExplain(const ClientOptions& options, const ExplainArgs& args, bool json);
 ExitCode RunInfo(const ClientOptions& options, bool json);
-ExitCode RunHealth(const ClientOptions& options, const HealthCommand& command);
 
-// "gemmctl: <message>" to stderr.
-void PrintError(const std::string& message);
-
-// The same for a call that failed, with the server's reason; returns the exit code.
-ExitCode PrintFailure(const absl::Status& status);
+// `service` is "" for the whole server.
+ExitCode RunHealth(const ClientOptions& options, const std::string& service, bool json);
 
 }  // namespace gemm::cli
 

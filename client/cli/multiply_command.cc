@@ -5,10 +5,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "client/cli/commands.h"
 #include "client/cli/format.h"
 #include "client/cli/matmul_shape.h"
 #include "client/cli/npy.h"
+#include "client/cli/progress.h"
+#include "client/cli/tcp_traffic.h"
 #include "nlohmann/json.hpp"
 
 namespace gemm::cli {
@@ -68,6 +72,32 @@ std::vector<T> Transpose(std::span<const T> stored, int64_t m, int64_t n) {
   return result;
 }
 
+// On a terminal, where more often would be hard to read.
+constexpr absl::Duration kProgressInterval = absl::Milliseconds(500);
+
+template <typename T>
+absl::StatusOr<MultiplyReport> MultiplyWithProgress(const Client& client,
+                                                    const MultiplyArgs<T>& args, bool enabled) {
+  absl::StatusOr<MultiplyReport> result;
+  absl::Notification over;
+  client.MultiplyAsync(args, [&](absl::StatusOr<MultiplyReport> report) {
+    result = std::move(report);
+    over.Notify();
+  });
+  const absl::Time start = absl::Now();
+  const bool same = args.a.data.data() == args.b.data.data();
+  TransferProgress progress(
+      args.a.data.size_bytes() + (same ? 0 : args.b.data.size_bytes()) + args.c.data.size_bytes(),
+      args.d.data.size_bytes());
+  ProgressLine line(enabled);
+  absl::Duration next = 2 * kProgressInterval;  // what is over by then needs none
+  while (!over.WaitForNotificationWithTimeout(next)) {
+    line.Show(progress.Describe(absl::Now() - start, TcpTrafficNow()));
+    next = kProgressInterval;
+  }
+  return result;
+}
+
 template <typename T>
 absl::StatusOr<MultiplyReport> Multiply(const Client& client, const MultiplyCommand& command,
                                         const Inputs& inputs, NpyWriter& output) {
@@ -78,6 +108,7 @@ absl::StatusOr<MultiplyReport> Multiply(const Client& client, const MultiplyComm
   args.batch_count = inputs.shape.batch_count;
   args.alpha = command.alpha;
   args.beta = command.beta;
+  args.precision = command.precision;
   args.a.data = inputs.a.elements<T>();
   args.a.transposed = inputs.shape.a.transposed;
   args.a.batch_stride = inputs.shape.a.batch_stride;
@@ -94,7 +125,7 @@ absl::StatusOr<MultiplyReport> Multiply(const Client& client, const MultiplyComm
     }
   }
   args.d.data = output.elements<T>();
-  return client.Multiply(args);
+  return MultiplyWithProgress(client, args, command.progress);
 }
 
 struct Phase {
@@ -108,8 +139,8 @@ std::vector<Phase> PhasesOf(const MultiplyReport& report) {
           {"copy_out", report.copy_out}};
 }
 
-void PrintReport(const MultiplyCommand& command, const Inputs& inputs,
-                 const MultiplyReport& report) {
+void PrintReport(const MultiplyCommand& command, const Inputs& inputs, const MultiplyReport& report,
+                 bool json_wanted) {
   const double seconds = absl::ToDoubleSeconds(report.wall);
   const double bytes = static_cast<double>(report.request_bytes + report.reply_bytes);
   const double gigabytes_per_second = bytes / seconds * 1e-9;
@@ -117,7 +148,7 @@ void PrintReport(const MultiplyCommand& command, const Inputs& inputs,
                        static_cast<double>(inputs.shape.n) * static_cast<double>(inputs.shape.k) *
                        static_cast<double>(inputs.shape.batch_count);
   const std::string type(NameOf(inputs.a.element_type()));
-  if (command.json) {
+  if (json_wanted) {
     nlohmann::json json = {
         {"output", command.d_path},
         {"shape", inputs.shape.result},
@@ -160,26 +191,22 @@ void PrintReport(const MultiplyCommand& command, const Inputs& inputs,
 
 }  // namespace
 
-ExitCode RunMultiply(const ClientOptions& options, const MultiplyCommand& command) {
-  const auto bad_input = [](const absl::Status& status) {
-    PrintError(std::string(status.message()));
-    return kBadInput;
-  };
+ExitCode RunMultiply(const ClientOptions& options, const MultiplyCommand& command, bool json) {
   const absl::StatusOr<Client> client = Client::Connect(options);
-  if (!client.ok()) return bad_input(client.status());
+  if (!client.ok()) return FailInput(client.status(), json);
   const absl::StatusOr<Inputs> inputs = ReadInputs(command);
-  if (!inputs.ok()) return bad_input(inputs.status());
+  if (!inputs.ok()) return FailInput(inputs.status(), json);
   absl::StatusOr<NpyWriter> output =
       NpyWriter::Create(command.d_path, inputs->a.element_type(), inputs->shape.result);
-  if (!output.ok()) return bad_input(output.status());
+  if (!output.ok()) return FailInput(output.status(), json);
 
   const absl::StatusOr<MultiplyReport> report =
       inputs->a.element_type() == ElementType::kF32
           ? Multiply<float>(*client, command, *inputs, *output)
           : Multiply<double>(*client, command, *inputs, *output);
-  if (!report.ok()) return PrintFailure(report.status());
-  if (const absl::Status status = output->Commit(); !status.ok()) return bad_input(status);
-  PrintReport(command, *inputs, *report);
+  if (!report.ok()) return FailCall(*client, options, report.status(), json);
+  if (const absl::Status status = output->Commit(); !status.ok()) return FailInput(status, json);
+  PrintReport(command, *inputs, *report, json);
   return kSuccess;
 }
 

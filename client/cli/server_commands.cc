@@ -87,57 +87,47 @@ void PrintExplanation(const Explanation& explanation) {
   }
 }
 
-ExitCode WithClient(const ClientOptions& options,
-                    absl::FunctionRef<ExitCode(const Client&)> command) {
+// Connects, calls, and prints what comes back.
+template <typename Result>
+ExitCode Ask(const ClientOptions& options, bool json,
+             absl::FunctionRef<absl::StatusOr<Result>(const Client&)> call,
+             absl::FunctionRef<void(const Result&)> print) {
   const absl::StatusOr<Client> client = Client::Connect(options);
-  if (client.ok()) return command(*client);
-  PrintError(std::string(client.status().message()));
-  return kBadInput;
+  if (!client.ok()) return FailInput(client.status(), json);
+  const absl::StatusOr<Result> result = call(*client);
+  if (!result.ok()) return FailCall(*client, options, result.status(), json);
+  print(*result);
+  return kSuccess;
 }
 
 }  // namespace
 
-void PrintError(const std::string& message) { absl::FPrintF(stderr, "gemmctl: %s\n", message); }
-
-ExitCode PrintFailure(const absl::Status& status) {
-  const std::optional<ErrorDetail> detail = GetErrorDetail(status);
-  const std::string reason =
-      detail && !detail->reason.empty() ? absl::StrCat(" (", detail->reason, ")") : "";
-  PrintError(absl::StrCat(absl::StatusCodeToString(status.code()), reason, ": ",
-                          std::string(status.message())));
-  return kCallFailed;
-}
-
 ExitCode RunInfo(const ClientOptions& options, bool json) {
-  return WithClient(options, [json](const Client& client) {
-    const absl::StatusOr<ServerInfo> info = client.GetServerInfo();
-    if (!info.ok()) return PrintFailure(info.status());
-    json ? PrintInfoJson(*info) : PrintInfo(*info);
-    return kSuccess;
-  });
+  return Ask<ServerInfo>(
+      options, json, [](const Client& client) { return client.GetServerInfo(); },
+      json ? PrintInfoJson : PrintInfo);
 }
 
 ExitCode RunExplain(const ClientOptions& options, const ExplainArgs& args, bool json) {
-  return WithClient(options, [&args, json](const Client& client) {
-    const absl::StatusOr<Explanation> explanation = client.Explain(args);
-    if (!explanation.ok()) return PrintFailure(explanation.status());
-    json ? PrintExplanationJson(*explanation) : PrintExplanation(*explanation);
-    return kSuccess;
-  });
+  return Ask<Explanation>(
+      options, json, [&args](const Client& client) { return client.Explain(args); },
+      json ? PrintExplanationJson : PrintExplanation);
 }
 
-ExitCode RunHealth(const ClientOptions& options, const HealthCommand& command) {
-  return WithClient(options, [&command](const Client& client) {
-    const absl::StatusOr<HealthState> state = client.CheckHealth(command.service);
-    if (!state.ok()) return PrintFailure(state.status());
-    const std::string name(NameOf(*state));
-    if (command.json) {
-      PrintJson({{"status", name}});
-    } else {
-      absl::PrintF("%s\n", name);
-    }
-    return *state == HealthState::kServing ? kSuccess : kCallFailed;
-  });
+ExitCode RunHealth(const ClientOptions& options, const std::string& service, bool json) {
+  bool serving = false;
+  const ExitCode code = Ask<HealthState>(
+      options, json, [&service](const Client& client) { return client.CheckHealth(service); },
+      [&](HealthState state) {
+        serving = state == HealthState::kServing;
+        const std::string name(NameOf(state));
+        if (json) {
+          PrintJson({{"status", name}});
+        } else {
+          absl::PrintF("%s\n", name);
+        }
+      });
+  return code == kSuccess && !serving ? kCallFailed : code;
 }
 
 }  // namespace gemm::cli

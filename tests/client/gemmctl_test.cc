@@ -115,7 +115,9 @@ TEST_F(GemmctlTest, FailedCallsLeaveNoFile) {
                                                   "MEMORY_TOO_SMALL", "", 0)});
   const Outcome outcome = Run("multiply a.npy b.npy -o d.npy");
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_EQ(outcome.err, "gemmctl: RESOURCE_EXHAUSTED (MEMORY_TOO_SMALL): too big\n");
+  EXPECT_EQ(outcome.err,
+            "gemmctl: RESOURCE_EXHAUSTED (MEMORY_TOO_SMALL): too big\n"
+            "  start the server with a larger --host-memory, or multiply in parts\n");
   for (const auto& entry : std::filesystem::directory_iterator(Path(""))) {
     EXPECT_THAT(entry.path().string(), ::testing::Not(HasSubstr("d.npy")));
   }
@@ -128,7 +130,7 @@ TEST_F(GemmctlTest, BadInputIsExitCode2) {
         "multiply a.npy a.npy -o d.npy", "multiply a.npy b.npy", "multiply a.npy b.npy -o no/d.npy",
         "multiply a.npy b.npy -o d.npy --c c.npy", "multiply a.npy b.npy -o d.npy --beta 1",
         "multiply a.npy b.npy -o d.npy --precision half", "--timeout soon info", "explain 1 2",
-        "explain 1 2 3 --dtype f16", "nonsense", ""}) {
+        "explain 1 2 3 --dtype f16", "completion", "completion csh", "nonsense", ""}) {
     const Outcome outcome = Run(arguments);
     EXPECT_EQ(outcome.exit_code, 2) << arguments << "\n" << outcome.err;
     EXPECT_THAT(outcome.err, StartsWith("gemmctl: ")) << arguments;
@@ -138,11 +140,44 @@ TEST_F(GemmctlTest, BadInputIsExitCode2) {
   EXPECT_EQ(server_.calls(), 0);
 }
 
+TEST_F(GemmctlTest, FailuresAsJson) {
+  server_.FailNext({gemm::testing::DetailedStatus(grpc::StatusCode::INVALID_ARGUMENT, "m is odd",
+                                                  "INVALID_REQUEST", "product.m", 0)});
+  const Outcome call = Run("multiply a.npy b.npy -o d.npy --json");
+  EXPECT_EQ(call.exit_code, 1);
+  EXPECT_EQ(nlohmann::json::parse(call.out)["error"], nlohmann::json({{"code", "INVALID_ARGUMENT"},
+                                                                      {"reason", "INVALID_REQUEST"},
+                                                                      {"field", "product.m"},
+                                                                      {"message", "m is odd"},
+                                                                      {"hint", ""}}));
+  EXPECT_EQ(call.err, "gemmctl: INVALID_ARGUMENT (INVALID_REQUEST): m is odd\n");
+
+  const Outcome input = Run("multiply a.npy none.npy -o d.npy --json");
+  EXPECT_EQ(input.exit_code, 2);
+  EXPECT_THAT(nlohmann::json::parse(input.out)["error"]["message"], HasSubstr("none.npy"));
+  const Outcome address = RunAt("nowhere", "info --json");
+  EXPECT_EQ(nlohmann::json::parse(address.out)["error"]["field"], "address");
+}
+
+TEST_F(GemmctlTest, AServerThatIsTooOld) {
+  server_.FailNext({grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "")});
+  const Outcome outcome = Run("explain 1 2 3");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("does not know /gemm.v1.GemmService/Explain"),
+                                 HasSubstr("the server is gemmd 1.2.3 and this is gemmctl"),
+                                 HasSubstr("newer server")));
+}
+
+TEST_F(GemmctlTest, ProgressOfQuickTransfersIsNotWorthALine) {
+  EXPECT_EQ(Run("multiply a.npy b.npy -o d.npy --progress").err, "");
+  EXPECT_EQ(Run("multiply a.npy b.npy -o d.npy --no-progress").err, "");
+}
+
 TEST_F(GemmctlTest, NoServer) {
   const Outcome outcome = RunAt("127.0.0.1:1", "--retries 0 info");
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.err, AllOf(StartsWith("gemmctl: UNAVAILABLE: no server listens at"),
-                                 HasSubstr("is gemmd running there?")));
+                                 HasSubstr("is gemmd running there, and is the port right?")));
 }
 
 TEST_F(GemmctlTest, AddressFromTheEnvironment) {
@@ -175,6 +210,54 @@ TEST_F(GemmctlTest, Help) {
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("Exit codes:"), HasSubstr("Examples:")));
   EXPECT_THAT(Run("multiply --help").out, HasSubstr("numpy.matmul"));
+  for (const char* command : {"multiply", "info", "health", "explain", "completion"}) {
+    EXPECT_THAT(Run(std::string(command) + " --help").out, HasSubstr("Examples:\n  "));
+  }
+}
+
+// Asks bash, with gemmctl's script loaded, what may follow `words`, the last of which is begun.
+class CompletionTest : public GemmctlTest {
+ protected:
+  std::vector<std::string> Complete(const std::string& words) const {
+    std::ofstream(Path("try.bash"))
+        << "source <(" GEMMCTL_PATH " completion bash)\n"
+        << "COMP_WORDS=(gemmctl " << words << ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_gemmctl\n"
+        << "printf '%s\\n' \"${COMPREPLY[@]}\" >" << Path("words") << "\n";
+    EXPECT_EQ(std::system(("bash " + Path("try.bash")).c_str()), 0);
+    std::ifstream file(Path("words"));
+    std::vector<std::string> completions;
+    for (std::string word; file >> word;) completions.push_back(word);
+    return completions;
+  }
+};
+
+TEST_F(CompletionTest, OffersWhatTheParserKnows) {
+  EXPECT_THAT(Complete("''"), ElementsAre("multiply", "info", "health", "explain", "completion"));
+  EXPECT_THAT(Complete("--address gpu7 ex"), ElementsAre("explain"));
+  EXPECT_THAT(Complete("multiply --tr"), ElementsAre("--transpose-a", "--transpose-b"));
+  EXPECT_THAT(Complete("info --ad"), ElementsAre("--address"));
+  EXPECT_THAT(Complete("explain --dtype ''"), ElementsAre("f32", "f64"));
+  EXPECT_THAT(Complete("explain --dtype = f6"), ElementsAre("f64"));
+  EXPECT_THAT(Complete("completion ''"), ElementsAre("bash"));
+}
+
+TEST_F(CompletionTest, LeavesFilesToBash) {
+  EXPECT_THAT(Complete("multiply ''"), ElementsAre());
+  EXPECT_THAT(Complete("multiply -o ''"), ElementsAre());
+  EXPECT_THAT(Complete("--address ''"), ElementsAre());
+}
+
+TEST_F(CompletionTest, OffersEveryOptionOfTheHelp) {
+  for (const char* command : {"multiply", "info", "health", "explain", "completion"}) {
+    const std::vector<std::string> offered = Complete(std::string(command) + " --");
+    std::istringstream help(Run(std::string(command) + " --help").out);
+    for (std::string line; std::getline(help, line);) {
+      if (line.rfind("  -", 0) != 0) continue;
+      const std::string names = line.substr(2, line.find_first_of(" {", 2) - 2);
+      const std::string last = names.substr(names.rfind(',') + 1);
+      EXPECT_THAT(offered, ::testing::Contains(last)) << command;
+    }
+  }
 }
 
 }  // namespace

@@ -1,9 +1,15 @@
 """gemmctl as a person or a script uses it: exit status 0 when it worked, 1 when the call failed,
 2 for wrong usage or input that cannot be read, and words on standard error that say what to do."""
 
+import contextlib
 import json
+import os
+import pty
+import signal
 import socket
+import ssl
 import subprocess
+import threading
 import time
 
 import harness
@@ -33,6 +39,70 @@ def free_port():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]
+
+
+class Relay:
+    """Passes TCP connections on to `upstream`, so many bytes a second; closes them when that is
+    None."""
+
+    def __init__(self, upstream, bytes_per_second):
+        self.upstream, self.bytes_per_second = upstream, bytes_per_second
+        self.received = 0
+        self._listener = socket.socket()
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)
+        self._listener.bind(("127.0.0.1", 0))
+        self._listener.listen()
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                if self.upstream is None:
+                    client.close()
+                    continue
+                host, port = self.upstream.rsplit(":", 1)
+                server = socket.create_connection((host, int(port)))
+                for ends in ((client, server), (server, client)):
+                    threading.Thread(target=self._pass_on, args=ends, daemon=True).start()
+
+    def _pass_on(self, source, sink):
+        with contextlib.suppress(OSError):
+            while data := source.recv(64 << 10):
+                self.received += len(data)
+                sink.sendall(data)
+                time.sleep(len(data) / self.bytes_per_second)
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def close(self):
+        self._listener.close()
+
+
+@pytest.fixture
+def slow(server):
+    """A relay to the server, of 8 MB a second."""
+    with contextlib.closing(Relay(server.address, 8e6)) as relay:
+        yield relay
+
+
+@pytest.fixture
+def large(tmp_path):
+    """A folder with the files of a product of 18 MiB, two seconds through the slow relay."""
+    np.save(tmp_path / "a.npy", small_integers(1, 4096, 1024))
+    np.save(tmp_path / "b.npy", small_integers(2, 1024, 128))
+    return tmp_path
+
+
+def multiply_command(address, folder, *flags):
+    program = [harness.BIN / "gemmctl", "--address", address, "multiply"]
+    return [*program, folder / "a.npy", folder / "b.npy", "-o", folder / "d.npy", *flags]
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
 
 
 # What works
@@ -120,6 +190,69 @@ def test_proxy_in_the_environment(gemmctl, variable):
     environment = clean_environment(**{variable: "http://127.0.0.1:9"})
     done = gemmctl("health", environment=environment)
     assert done.returncode == 0, done
+
+
+def test_progress_on_request(slow, large):
+    done = run(multiply_command(slow.address, large, "--progress", "--json"))
+    assert done.returncode == 0, done
+    lines = done.stderr.splitlines()
+    assert len(lines) >= 2, done
+    assert "sent " in lines[0] and " of 16.50 MiB (" in lines[0] and lines[0].endswith("/s"), lines
+    assert json.loads(done.stdout)["attempts"] == 1
+
+
+def test_progress_on_a_terminal_alone(slow, large):
+    assert run(multiply_command(slow.address, large)).stderr == ""
+    for flags in ((), ("--no-progress",)):
+        near, far = pty.openpty()
+        command = list(map(str, multiply_command(slow.address, large, *flags)))
+        done = subprocess.run(
+            command, stdout=subprocess.DEVNULL, stderr=far, check=False, env=clean_environment()
+        )
+        os.close(far)
+        text = b""
+        with contextlib.suppress(OSError):  # Linux's end of a terminal
+            while part := os.read(near, 4096):
+                text += part
+        os.close(near)
+        assert done.returncode == 0, text
+        assert (b"\rsent " in text) == (not flags), text
+        assert not text or text.endswith(b"\r\x1b[K"), text  # the line is gone in the end
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("before", [None, b"what was there"])
+def test_interrupted_call_leaves_no_trace(slow, large, signal_number, before):
+    if before is not None:
+        (large / "d.npy").write_bytes(before)
+    expected = names(large)
+    command = list(map(str, multiply_command(slow.address, large)))
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    harness.wait_until(lambda: slow.received > 1 << 20, "the upload to be under way")
+    process.send_signal(signal_number)
+    out, err = process.communicate(timeout=harness.PATIENCE)
+    assert process.returncode == -signal_number and not out and not err, (out, err)
+    assert names(large) == expected
+    assert before is None or (large / "d.npy").read_bytes() == before
+
+
+def test_server_that_restarts_in_mid_call(large):
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(harness.running_server())
+        relay = stack.enter_context(contextlib.closing(Relay(first.address, 8e6)))
+        command = list(map(str, multiply_command(relay.address, large, "--json")))
+        command[1:1] = ["--retries", "20"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        harness.wait_until(lambda: relay.received > 1 << 20, "the upload to be under way")
+        relay.upstream = None
+        first.process.kill()
+        first.wait()
+        relay.upstream = stack.enter_context(harness.running_server()).address
+        out, err = process.communicate(timeout=harness.PATIENCE)
+        assert process.returncode == 0, err
+        assert json.loads(out)["attempts"] > 1
+    a, b = np.load(large / "a.npy"), np.load(large / "b.npy")
+    np.testing.assert_array_equal(np.load(large / "d.npy"), a @ b)
 
 
 # What does not
@@ -251,19 +384,79 @@ def test_address_that_is_none(folder, address):
     assert done.stderr.strip(), done
 
 
-def test_something_else_at_the_address():
-    """A port that takes connections and says nothing, and one that talks something else."""
+def test_name_that_does_not_resolve():
+    done = run([harness.BIN / "gemmctl", "--address", "no-such-host.invalid:50051", "health"])
+    assert_refused(done, CALL_FAILED, "no-such-host.invalid:50051 cannot be found")
+
+
+def health_at(address, *flags, **environment):
+    command = [harness.BIN / "gemmctl", "--address", address, "--timeout", "3s", "--retries", "0"]
+    started = time.monotonic()
+    done = run([*command, *flags, "health"], clean_environment(**environment))
+    assert time.monotonic() - started < 10
+    return done
+
+
+@contextlib.contextmanager
+def answering(answer):
+    """A port where each connection is given to `answer`."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve():
+            with contextlib.suppress(OSError):
+                while True:
+                    with listener.accept()[0] as connection:
+                        answer(connection)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_port_that_says_nothing():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
-        started = time.monotonic()
-        done = run([harness.BIN / "gemmctl", "--address", address, "--timeout", "2s", "health"])
-        assert_refused(done, CALL_FAILED, address)
-        assert time.monotonic() - started < 10
+        assert_refused(health_at(address), CALL_FAILED, f"no gRPC server answered at {address}")
+
+
+def test_port_that_speaks_something_else():
+    with answering(lambda connection: connection.sendall(b"SSH-2.0-OpenSSH_9.2p1\r\n")) as address:
+        done = health_at(address)
+    assert_refused(done, CALL_FAILED, f"{address} speaks something else than gRPC")
+
+
+def test_port_that_expects_tls():
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)  # no certificate: it never comes to that
+
+    def answer(connection):
+        with contextlib.suppress(ssl.SSLError, OSError):
+            context.wrap_socket(connection, server_side=True)
+
+    with answering(answer) as address:
+        assert_refused(health_at(address), CALL_FAILED, address, "TLS")
 
 
 def test_metrics_port_instead_of_the_service(server):
-    command = [harness.BIN / "gemmctl", "--address", server.metrics_address, "--timeout", "2s", "health"]
-    assert_refused(run(command), CALL_FAILED, server.metrics_address)
+    done = health_at(server.metrics_address)
+    assert_refused(done, CALL_FAILED, f"{server.metrics_address} speaks HTTP but not gRPC")
+    assert "metrics port" in done.stderr, done
+
+
+def test_proxy_that_is_used_on_request_and_in_the_way():
+    def answer(connection):
+        connection.recv(4096)
+        connection.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+
+    with answering(answer) as proxy:
+        done = health_at("192.0.2.1:50051", "--use-http-proxy", http_proxy=f"http://{proxy}")
+    assert_refused(done, CALL_FAILED, "the proxy that http_proxy names", "403")
+
+
+def test_failures_as_json():
+    done = run([harness.BIN / "gemmctl", "--address", "127.0.0.1:1", "--retries", "0", "info", "--json"])
+    assert_refused(done, CALL_FAILED, "no server listens at 127.0.0.1:1")
+    error = json.loads(done.stdout)["error"]
+    assert error["code"] == "UNAVAILABLE" and error["reason"] == "", error
+    assert error["message"] in done.stderr
 
 
 def test_server_that_is_draining(folder):

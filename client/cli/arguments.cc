@@ -1,0 +1,180 @@
+#include "client/cli/arguments.h"
+
+#include <unistd.h>
+
+#include "CLI/Config.hpp"
+#include "CLI/Formatter.hpp"
+#include "CLI/Validators.hpp"
+
+namespace gemm::cli {
+namespace {
+
+constexpr char kFooter[] = R"(Examples:
+  gemmctl multiply A.npy B.npy -o D.npy
+  gemmctl explain 4096 4096 64
+  GEMMD_ADDRESS=gpu7:50051 gemmctl info
+  source <(gemmctl completion bash)
+
+gemmctl COMMAND --help has more of each command. The options above may follow a command too.
+
+Exit codes:
+  0    done; for health: the server is SERVING
+  1    the call failed, or the server is not there or not SERVING
+  2    bad usage, an input that cannot be read or an output that cannot be written
+  130  interrupted (128 + the signal's number); the output is then as it was before)";
+
+constexpr char kMultiplyFooter[] =
+    R"(Shapes follow numpy.matmul: two dimensions, or three for a stack of matrices; a single
+matrix is used with every matrix of the other operand. Files are .npy of float32 or float64,
+of one type in a call. Fortran-order files are sent as they are. D appears under its name when
+it is complete, and not before.
+
+Examples:
+  gemmctl multiply A.npy B.npy -o D.npy
+  gemmctl multiply A.npy A.npy --transpose-b -o gram.npy --json
+  gemmctl multiply A.npy B.npy --c C.npy --alpha 0.5 --beta 1 -o D.npy
+  gemmctl --address gpu7:50051 --timeout 10m multiply A.npy B.npy -o D.npy)";
+
+constexpr char kInfoFooter[] = R"(Examples:
+  gemmctl info
+  gemmctl info --json | jq -r .version)";
+
+constexpr char kHealthFooter[] = R"(Examples:
+  gemmctl health
+  gemmctl --timeout 4s --retries 0 health || echo "do not send work there"
+  gemmctl health --service gemm.v1.GemmService --json)";
+
+constexpr char kExplainFooter[] = R"(Examples:
+  gemmctl explain 4096 4096 64
+  gemmctl explain 512 512 512 --dtype f64 --batch 100 --transpose-b)";
+
+constexpr char kCompletionFooter[] = R"(Examples:
+  source <(gemmctl completion bash)                    # for this shell; in ~/.bashrc for every one
+  gemmctl completion bash >/etc/bash_completion.d/gemmctl)";
+
+// "60s", "200ms", "1m30s".
+std::string ParseTimeout(const std::string& text, absl::Duration& timeout) {
+  if (absl::ParseDuration(text, &timeout) && timeout > absl::ZeroDuration()) return {};
+  return "\"" + text + "\" is not a duration above zero, such as 60s, 500ms or 1m30s";
+}
+
+void AddJson(CLI::App& command, bool& json) {
+  command.add_flag("--json", json, "one JSON object, for a failure too");
+}
+
+void AddPrecision(CLI::App& command, Precision& precision) {
+  const std::string strict(NameOf(Precision::kStrict));
+  command
+      .add_option_function<std::string>(
+          "--precision", [&precision](const std::string&) { precision = Precision::kStrict; },
+          "strict: IEEE arithmetic in the product's type")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({strict}))
+      ->default_str(strict);
+}
+
+void AddDtype(CLI::App& command, ElementType& type) {
+  const std::string f32(NameOf(ElementType::kF32));
+  const std::string f64(NameOf(ElementType::kF64));
+  command
+      .add_option_function<std::string>(
+          "--dtype",
+          [&type, f64](const std::string& name) {
+            type = name == f64 ? ElementType::kF64 : ElementType::kF32;
+          },
+          "type of every matrix")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({f32, f64}))
+      ->default_str(f32);
+}
+
+void DeclareMultiply(CLI::App& command, MultiplyCommand& multiply) {
+  command.footer(kMultiplyFooter);
+  command.add_option("A", multiply.a_path, "left operand, a .npy file")
+      ->type_name("FILE")
+      ->required();
+  command.add_option("B", multiply.b_path, "right operand, a .npy file")
+      ->type_name("FILE")
+      ->required();
+  command.add_option("-o,--output", multiply.d_path, "result, a .npy file")
+      ->type_name("FILE")
+      ->required();
+  command.add_option("--alpha", multiply.alpha, "default 1");
+  CLI::Option* beta = command.add_option("--beta", multiply.beta, "default 0");
+  CLI::Option* c = command.add_option("--c", multiply.c_path, "addend, a .npy file");
+  c->type_name("FILE");
+  c->needs(beta);
+  beta->needs(c);
+  command.add_flag("--transpose-a", multiply.transpose_a, "swap A's last two dimensions");
+  command.add_flag("--transpose-b", multiply.transpose_b, "swap B's last two dimensions");
+  AddPrecision(command, multiply.precision);
+  multiply.progress = isatty(STDERR_FILENO) == 1;
+  command.add_flag("--progress,!--no-progress", multiply.progress,
+                   "show slow transfers on stderr; default: if it is a terminal");
+}
+
+void DeclareExplain(CLI::App& command, ExplainArgs& explain) {
+  command.footer(kExplainFooter);
+  command.add_option("M", explain.m, "rows of op(A) and D")->required();
+  command.add_option("N", explain.n, "columns of op(B) and D")->required();
+  command.add_option("K", explain.k, "columns of op(A), rows of op(B)")->required();
+  AddDtype(command, explain.element_type);
+  command.add_flag("--transpose-a", explain.transpose_a, "A is stored transposed");
+  command.add_flag("--transpose-b", explain.transpose_b, "B is stored transposed");
+  command.add_option("--batch", explain.batch_count, "number of products, default 1");
+  AddPrecision(command, explain.precision);
+}
+
+}  // namespace
+
+void DeclareArguments(CLI::App& app, Arguments& arguments) {
+  app.footer(kFooter);
+  app.set_version_flag("--version", "gemmctl " GEMMD_VERSION);
+  app.require_subcommand(1);
+  app.fallthrough();
+  app.add_option("--address", arguments.client.address, "host:port, dns:///host:port or unix:/path")
+      ->type_name("ADDRESS")
+      ->envname("GEMMD_ADDRESS")
+      ->capture_default_str();
+  app.add_option_function<std::string>(
+         "--timeout", [](const std::string&) {}, "for the whole call, retries included")
+      ->type_name("DURATION")
+      ->check([&arguments](const std::string& text) {
+        return ParseTimeout(text, arguments.client.timeout);
+      })
+      ->default_str("60s");
+  app.add_option("--retries", arguments.client.max_retries,
+                 "further attempts while the server is busy or not there")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1000, "0..1000"))
+      ->capture_default_str();
+  app.add_flag("--use-http-proxy", arguments.client.use_http_proxy, "obey http_proxy and its kin");
+
+  CLI::App* multiply = app.add_subcommand("multiply", "D = alpha op(A) op(B) + beta C");
+  DeclareMultiply(*multiply, arguments.multiply);
+  AddJson(*multiply, arguments.json);
+
+  CLI::App* info = app.add_subcommand("info", "the server's version, devices and kernels");
+  info->footer(kInfoFooter);
+  AddJson(*info, arguments.json);
+
+  CLI::App* health = app.add_subcommand("health", "whether the server is SERVING");
+  health->footer(kHealthFooter);
+  health->add_option("--service", arguments.health_service,
+                     "one service instead of the whole server");
+  AddJson(*health, arguments.json);
+
+  CLI::App* explain = app.add_subcommand("explain", "which kernel would run a product, and why");
+  DeclareExplain(*explain, arguments.explain);
+  AddJson(*explain, arguments.json);
+
+  CLI::App* completion =
+      app.add_subcommand("completion", "a script that completes gemmctl's words");
+  completion->footer(kCompletionFooter);
+  completion->add_option("SHELL", arguments.shell, "the shell that is to read it")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"bash"}))
+      ->required();
+}
+
+}  // namespace gemm::cli

@@ -1,0 +1,64 @@
+#include "client/cli/progress.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/cli/format.h"
+
+namespace gemm::cli {
+namespace {
+
+// A reply's headers and report are below this; a result that is as small is not worth a line.
+constexpr uint64_t kReplyBegunBytes = 16384;
+
+std::string Part(const char* verb, uint64_t done_bytes, uint64_t all_bytes, uint64_t since_bytes,
+                 absl::Duration since) {
+  const double seconds = std::max(absl::ToDoubleSeconds(since), 1e-3);
+  const uint64_t done = std::min(done_bytes, all_bytes);  // headers and attempts before count too
+  return absl::StrFormat("%s %s of %s (%d%%), %s/s", verb, FormatBytes(static_cast<double>(done)),
+                         FormatBytes(static_cast<double>(all_bytes)),
+                         all_bytes == 0 ? 100 : done * 100 / all_bytes,
+                         FormatBytes(static_cast<double>(since_bytes) / seconds));
+}
+
+uint64_t Growth(uint64_t before, uint64_t now) { return now > before ? now - before : 0; }
+
+}  // namespace
+
+std::string TransferProgress::Describe(absl::Duration elapsed,
+                                       const std::optional<TcpTraffic>& traffic) {
+  const std::string time = absl::FormatDuration(absl::Trunc(elapsed, absl::Seconds(1)));
+  if (!traffic) return absl::StrCat("multiplying, ", time);
+  const absl::Duration since = elapsed - last_elapsed_;
+  const uint64_t sent = Growth(last_.sent_bytes, traffic->sent_bytes);
+  const uint64_t received = Growth(last_.received_bytes, traffic->received_bytes);
+  last_elapsed_ = elapsed;
+  last_ = *traffic;
+  if (traffic->received_bytes > kReplyBegunBytes) {
+    return Part("received", traffic->received_bytes, reply_bytes_, received, since);
+  }
+  if (traffic->sent_bytes < request_bytes_) {
+    return Part("sent", traffic->sent_bytes, request_bytes_, sent, since);
+  }
+  return absl::StrCat("waiting for the server, ", time);
+}
+
+ProgressLine::ProgressLine(bool enabled)
+    : enabled_(enabled), terminal_(isatty(STDERR_FILENO) == 1) {}
+
+ProgressLine::~ProgressLine() {
+  if (shown_ && terminal_) absl::FPrintF(stderr, "\r\033[K");
+}
+
+void ProgressLine::Show(const std::string& text) {
+  if (!enabled_) return;
+  absl::FPrintF(stderr, terminal_ ? "\r%s\033[K" : "%s\n", text);
+  std::fflush(stderr);
+  shown_ = true;
+}
+
+}  // namespace gemm::cli
