@@ -30,7 +30,10 @@ CODE = grpc.StatusCode
 
 
 def wait_until_busy(server):
-    wait_until(lambda: server.metric("gemmd_budget_used_bytes", pool="host") > 0, "a running product")
+    """Until the one product that was sent has left the queue for the device."""
+    wait_until(lambda: server.metric("gemmd_budget_used_bytes", pool="host") > 0, "a product")
+    time.sleep(0.2)  # from its memory into the queue
+    wait_until(lambda: server.metric("gemmd_queue_problems") == 0, "a running product")
 
 
 def wait_until_all_is_given_back(server):
@@ -44,7 +47,7 @@ def wait_until_all_is_given_back(server):
 
 def test_deadline_that_passes_in_the_queue(server):
     dropped = server.metric("gemmd_dropped_total", reason="DEADLINE_PASSED")
-    slow = server.stub.Multiply.future(slow_request(server, 1.5), timeout=PATIENCE)
+    slow = server.stub.Multiply.future(slow_request(server, 3), timeout=PATIENCE)
     launches = server.metric("gemmd_kernel_launches_total")
     wait_until_busy(server)
     failure = failure_of(lambda: server.multiply(small_request(), timeout=0.3))
@@ -68,7 +71,7 @@ def test_deadline_that_has_passed_already(server):
 
 def test_caller_gone_while_in_the_queue(server):
     gone = server.metric("gemmd_dropped_total", reason="CALLER_GONE")
-    slow = server.stub.Multiply.future(slow_request(server, 1.0), timeout=PATIENCE)
+    slow = server.stub.Multiply.future(slow_request(server, 2), timeout=PATIENCE)
     wait_until_busy(server)
     waiting = [server.stub.Multiply.future(small_request(), timeout=PATIENCE) for _ in range(10)]
     wait_until(lambda: server.metric("gemmd_queue_problems") == 10, "ten waiting products")
@@ -83,7 +86,7 @@ def test_caller_gone_while_in_the_queue(server):
 
 
 def test_caller_gone_while_it_runs(server):
-    call = server.stub.Multiply.future(slow_request(server, 0.5), timeout=PATIENCE)
+    call = server.stub.Multiply.future(slow_request(server, 1), timeout=PATIENCE)
     wait_until_busy(server)
     call.cancel()
     wait_until_all_is_given_back(server)
@@ -103,7 +106,7 @@ def test_caller_gone_in_mid_upload(server):
 
 def test_full_queue():
     with running_server("--queue-problems=2") as server:
-        slow = server.stub.Multiply.future(slow_request(server, 1.5), timeout=PATIENCE)
+        slow = server.stub.Multiply.future(slow_request(server, 3), timeout=PATIENCE)
         wait_until_busy(server)
         calls = [server.stub.Multiply.future(small_request(), timeout=PATIENCE) for _ in range(20)]
         refused = [harness.Failure(call) for call in calls if call.exception() is not None]
