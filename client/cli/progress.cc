@@ -56,8 +56,8 @@ ProgressLine::~ProgressLine() {
 
 void ProgressLine::Show(const std::string& text) {
   if (!enabled_) return;
-  absl::FPrintF(stderr, terminal_ ? "\r%s\033[K" : "%s\n", text);
-  std::fflush(stderr);
+  const std::string line = terminal_ ? absl::StrCat("\r", text, "\033[K") : text + "\n";
+  std::fputs(line.c_str(), stderr);  // which has no buffer
   shown_ = true;
 }
 

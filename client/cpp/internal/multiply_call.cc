@@ -17,7 +17,7 @@ absl::StatusOr<std::shared_ptr<MultiplyCall>> MultiplyCall::Create(const Connect
   if (!request.ok()) return request.status();
   call->request_bytes_ = request->Length();
   call->call_ = std::make_shared<UnaryCall>(connection, options, "/gemm.v1.GemmService/Multiply",
-                                            *std::move(request));
+                                            *request);
   return call;
 }
 

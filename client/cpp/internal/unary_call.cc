@@ -23,12 +23,12 @@ absl::Status Final(const absl::Status& status, int attempts, absl::Duration elap
 }  // namespace
 
 UnaryCall::UnaryCall(const Connection& connection, const ClientOptions& options, std::string method,
-                     grpc::ByteBuffer request)
+                     const grpc::ByteBuffer& request)
     : connection_(connection),
       method_(std::move(method)),
       start_(absl::Now()),
       deadline_(start_ + options.timeout),
-      request_(std::move(request)),
+      request_(request),
       backoff_(options) {}
 
 void UnaryCall::Start(Done done) {

@@ -36,7 +36,7 @@ class UnaryCall : public std::enable_shared_from_this<UnaryCall> {
 
   // The connection must live until the call is over.
   UnaryCall(const Connection& connection, const ClientOptions& options, std::string method,
-            grpc::ByteBuffer request);
+            const grpc::ByteBuffer& request);
 
   // `done` is called once, on a thread of gRPC's or on this one. The request and the attempts'
   // contexts are gone by then, so that memory lent to the request comes back soon.
