@@ -64,7 +64,9 @@ TEST(LifetimeTest, ThousandsOfClientsLeaveNothingBehind) {
   use(kClients);
   EXPECT_NEAR(CountEntries("/proc/self/fd"), descriptors, 32);  // the last ones are still closing
   EXPECT_NEAR(CountEntries("/proc/self/task"), threads, 8);     // gRPC's own come and go
-  if (!kSanitized) EXPECT_LT(ResidentBytes(), resident_bytes + kClients * 1024);
+  if (!kSanitized) {
+    EXPECT_LT(ResidentBytes(), resident_bytes + kClients * 1024);
+  }
 }
 
 }  // namespace
