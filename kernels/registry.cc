@@ -8,13 +8,24 @@ std::string_view NameOf(NumericsClass numerics) {
   switch (numerics) {
     case NumericsClass::kSequential:
       return "sequential";
+    case NumericsClass::kQuarters:
+      return "quarters";
+    case NumericsClass::kChunkedQuarters:
+      return "chunked_quarters";
+    case NumericsClass::kChunkedLanes:
+      return "chunked_lanes";
   }
   return "unknown";
 }
 
 std::span<const KernelFamily* const> Families() {
   static const KernelFamily* const kFamilies[] = {
+      &GemvFamily(),
+      &SlicedFamily(),
+      &PipelinedFamily(),
       &RegisterFamily(),
+      &Blocked1dFamily(),
+      &CachedFamily(),
       &TiledFamily(),
       &NaiveFamily(),
       &ReferenceFamily(),

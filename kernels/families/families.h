@@ -7,7 +7,12 @@
 
 namespace gemm {
 
+const KernelFamily& PipelinedFamily();
+const KernelFamily& SlicedFamily();
+const KernelFamily& GemvFamily();
 const KernelFamily& RegisterFamily();
+const KernelFamily& Blocked1dFamily();
+const KernelFamily& CachedFamily();
 const KernelFamily& TiledFamily();
 const KernelFamily& NaiveFamily();
 const KernelFamily& ReferenceFamily();

@@ -8,6 +8,7 @@
 
 #include "kernels/bench/shapes.h"
 #include "kernels/families/simt_family.h"
+#include "kernels/families/sum_order.h"
 #include "kernels/registry.h"
 #include "kernels/select.h"
 #include "tests/kernels/devices.h"
@@ -42,12 +43,18 @@ TEST(Families, HaveUniqueNamesThatStartWithTheFamily) {
   EXPECT_EQ(Reference().name(), "reference");
 }
 
-TEST(Families, RunEveryCheckedCaseOfTheirTypeAlone) {
+TEST(Families, RunEveryCheckedCaseOfTheirTypeAndClassAlone) {
   for (DType dtype : {DType::kF32, DType::kF64}) {
     const DType other = dtype == DType::kF32 ? DType::kF64 : DType::kF32;
     for (const CheckCase& check_case : CheckCases(dtype, CaseSet::kFull)) {
       ForEachKernel(dtype, [&](const KernelFamily& family, int config) {
-        EXPECT_EQ(family.WhyNot(check_case.problem, H200(), config), "") << check_case.name;
+        // Sequential kernels run everything, the others what is summed in their order.
+        const NumericsClass numerics = family.configs()[config].numerics;
+        const bool runs =
+            numerics == NumericsClass::kSequential || numerics == NumericsOf(check_case.problem);
+        EXPECT_EQ(family.WhyNot(check_case.problem, H200(), config).empty(), runs)
+            << family.configs()[config].name << ": " << check_case.name;
+        if (!runs) return;
         const double seconds = family.ModelSeconds(check_case.problem, H200(), config);
         EXPECT_GT(seconds, 0) << family.configs()[config].name << ": " << check_case.name;
         EXPECT_LT(seconds, 10) << family.configs()[config].name << ": " << check_case.name;
@@ -91,6 +98,81 @@ TEST(Families, PlanOneLaunchForEachProblemThatIsNotEmpty) {
   EXPECT_EQ(nothing.args_bytes, 0u);
 }
 
+// Chunks cost workspace; large batches go in rounds instead of growing it.
+TEST(Families, KeepChunkSumsWithinARound) {
+  const Problem one = DenseProblem(DType::kF32, 64, 64, 65536);
+  const Problem many = DenseProblem(DType::kF32, 64, 64, 65536, 1000);
+  int with_chunks = 0;
+  ForEachKernel(DType::kF32, [&](const KernelFamily& family, int config) {
+    if (!family.WhyNot(one, H200(), config).empty()) return;
+    const Plan plan = family.MakePlan({&one, 1}, H200(), config);
+    if (family.configs()[config].numerics == NumericsClass::kSequential) {
+      EXPECT_EQ(plan.workspace_bytes, 0u) << family.configs()[config].name;
+      return;
+    }
+    ++with_chunks;
+    EXPECT_EQ(plan.launches, 2);
+    EXPECT_EQ(plan.workspace_bytes, size_t{256} * 64 * 64 * 4);
+    const Plan batch = family.MakePlan({&many, 1}, H200(), config);
+    EXPECT_EQ(batch.launches, 2 * ((1000 + 15) / 16));
+    EXPECT_EQ(batch.workspace_bytes, size_t{16} * 256 * 64 * 64 * 4);
+  });
+  EXPECT_GT(with_chunks, 0);
+}
+
+TEST(Families, NeedHopperWhereTheyAreBuiltForIt) {
+  DeviceInfo ampere = H200();
+  ampere.compute_capability = 80;
+  const Problem problem = DenseProblem(DType::kF32, 1024, 1024, 1024);
+  ForEachKernel(DType::kF32, [&](const KernelFamily& family, int config) {
+    if (family.configs()[config].name.find("_sm90_") == std::string_view::npos) return;
+    EXPECT_NE(family.WhyNot(problem, ampere, config), "") << family.configs()[config].name;
+  });
+}
+
+TEST(SumOrder, DependsOnSizesAndTypeAlone) {
+  const auto of = [](int64_t m, int64_t n, int64_t k) {
+    return NumericsOf(DenseProblem(DType::kF32, m, n, k));
+  };
+  EXPECT_EQ(of(4096, 4096, 4096), NumericsClass::kSequential);
+  EXPECT_EQ(of(2048, 2048, 2048), NumericsClass::kSequential);
+  EXPECT_EQ(of(1024, 1024, 1024), NumericsClass::kQuarters);
+  EXPECT_EQ(of(512, 512, 512), NumericsClass::kChunkedQuarters);
+  EXPECT_EQ(of(64, 64, 65536), NumericsClass::kChunkedQuarters);
+  EXPECT_EQ(of(16, 4096, 4096), NumericsClass::kChunkedQuarters);
+  EXPECT_EQ(of(4096, 16, 4096), NumericsClass::kChunkedQuarters);
+  EXPECT_EQ(of(16, 100000, 4096), NumericsClass::kQuarters);
+  EXPECT_EQ(of(4, 100000, 4096), NumericsClass::kChunkedLanes);
+  EXPECT_EQ(of(64, 64, 127), NumericsClass::kSequential);
+  Problem problem = DenseProblem(DType::kF32, 512, 512, 512, 1000);
+  problem.a.transposed = true;
+  problem.a.ld = 515;
+  problem.alpha = 2;
+  problem.beta = 3;
+  EXPECT_EQ(NumericsOf(problem), NumericsClass::kChunkedQuarters);
+  EXPECT_EQ(NumericsOf(DenseProblem(DType::kF64, 512, 512, 512)), NumericsClass::kSequential);
+  EXPECT_EQ(NumericsOf(DenseProblem(DType::kF32, int64_t{1} << 30, int64_t{1} << 20, 256)),
+            NumericsClass::kSequential);
+}
+
+TEST(SumOrder, CutsKByItselfIntoWholeGranules) {
+  for (int64_t k : {128, 129, 255, 256, 512, 1000, 1024, 4096, 8192, 32767, 32768, 65536, 500000}) {
+    for (NumericsClass numerics : {NumericsClass::kQuarters, NumericsClass::kChunkedQuarters}) {
+      const int64_t length = ChunkLength(numerics, k);
+      const int64_t chunks = ChunkCount(numerics, k);
+      EXPECT_EQ(length % (kQuarters * kQuarterGranule), 0) << k;
+      EXPECT_GE(length * chunks, k) << k;
+      EXPECT_LT(length * (chunks - 1), k) << k;
+      EXPECT_LE(chunks, numerics == NumericsClass::kQuarters ? 1 : 256) << k;
+    }
+    EXPECT_EQ(ChunkCount(NumericsClass::kChunkedLanes, k), (k + 4095) / 4096);
+    EXPECT_EQ(ChunkCount(NumericsClass::kSequential, k), 1);
+  }
+  EXPECT_EQ(ChunkCount(NumericsClass::kChunkedQuarters, 512), 4);
+  EXPECT_EQ(ChunkCount(NumericsClass::kChunkedQuarters, 4096), 8);
+  EXPECT_EQ(ChunkCount(NumericsClass::kChunkedQuarters, 65536), 256);
+}
+
 TEST(StridedGemm, TurnsTransposesIntoStrides) {
   Problem problem = DenseProblem(DType::kF32, 3, 5, 7, 2);
   problem.a.transposed = true;
@@ -125,19 +207,23 @@ TEST(Model, ChoicesAreTheseUntilMeasuredOtherwise) {
       {DType::kF32, 1, 1, 1, 1, "tiled_f32_16x16x16"},
       {DType::kF32, 64, 64, 64, 1, "tiled_f32_16x16x16"},
       {DType::kF32, 128, 128, 128, 1, "tiled_f32_16x16x16"},
-      {DType::kF32, 256, 256, 256, 1, "tiled_f32_16x16x16"},
-      {DType::kF32, 512, 512, 512, 1, "tiled_f32_32x32x32"},
-      {DType::kF32, 1024, 1024, 1024, 1, "register_f32_64x64x8"},
-      {DType::kF32, 1023, 1025, 1027, 1, "register_f32_64x64x8"},
-      {DType::kF32, 2048, 2048, 2048, 1, "register_f32_128x128x8"},
-      {DType::kF32, 4096, 4096, 4096, 1, "register_f32_128x128x8"},
-      {DType::kF32, 1, 4096, 4096, 1, "tiled_f32_16x16x16"},
-      {DType::kF32, 8, 4096, 4096, 1, "tiled_f32_16x16x16"},
-      {DType::kF32, 128, 4096, 4096, 1, "register_f32_64x64x8"},
-      {DType::kF32, 64, 64, 65536, 1, "tiled_f32_16x16x16"},
-      {DType::kF32, 8192, 8192, 64, 1, "register_f32_128x128x8"},
-      {DType::kF32, 6144, 4, 2048, 1, "tiled_f32_16x16x16"},
+      {DType::kF32, 256, 256, 256, 1, "sliced_f32_sm90_32x128x32_s5_chunks"},
+      {DType::kF32, 512, 512, 512, 1, "sliced_f32_sm90_64x64x32_s5_chunks"},
+      {DType::kF32, 1024, 1024, 1024, 1, "sliced_f32_sm90_64x64x32_s5"},
+      {DType::kF32, 1023, 1025, 1027, 1, "sliced_f32_sm90_128x32x32_s5"},
+      {DType::kF32, 2048, 2048, 2048, 1, "pipelined_f32_sm90_128x256x32_s4"},
+      {DType::kF32, 4096, 4096, 4096, 1, "pipelined_f32_sm90_128x256x32_s4"},
+      {DType::kF32, 1, 4096, 4096, 1, "gemv_f32_lanes"},
+      {DType::kF32, 8, 4096, 4096, 1, "sliced_f32_sm90_16x256x32_s3_chunks"},
+      {DType::kF32, 128, 4096, 4096, 1, "sliced_f32_sm90_64x64x32_s5_chunks"},
+      {DType::kF32, 64, 64, 65536, 1, "sliced_f32_sm90_64x64x32_s5_chunks"},
+      {DType::kF32, 8192, 8192, 64, 1, "pipelined_f32_sm90_128x256x32_s4"},
+      {DType::kF32, 6144, 4, 2048, 1, "gemv_f32_lanes"},
       {DType::kF32, 64, 64, 64, 256, "register_f32_64x64x8"},
+      {DType::kF32, 4096, 1, 4096, 1, "gemv_f32_lanes"},
+      {DType::kF32, 4096, 16, 4096, 1, "sliced_f32_sm90_128x32x32_s5_chunks"},
+      {DType::kF32, 32, 4096, 4096, 1, "sliced_f32_sm90_32x128x32_s5_chunks"},
+      {DType::kF32, 1536, 1536, 1536, 1, "sliced_f32_sm90_64x64x32_s5"},
       {DType::kF64, 128, 128, 128, 1, "tiled_f64_16x16x16"},
       {DType::kF64, 256, 256, 256, 1, "tiled_f64_16x16x16"},
       {DType::kF64, 512, 512, 512, 1, "register_f64_64x64x8"},

@@ -1,0 +1,106 @@
+#include <algorithm>
+
+#include "kernels/cuda_status.h"
+#include "kernels/families/add_chunks.h"
+#include "kernels/families/strided_gemm.cuh"
+#include "kernels/ptx/dependent_launch.cuh"
+
+namespace gemm {
+namespace {
+
+constexpr int kThreads = 256;
+// Up to here a thread adds the chunks of an element from memory. Beyond it the loads, one behind
+// the other, would take longer than the product: a block fetches them for 32 elements at once.
+constexpr int kFewChunks = 16;
+constexpr int kColumns = 32;
+constexpr int kMostChunks = 256;  // 32 KiB of sums
+constexpr int64_t kMaxBlocks = int64_t{1} << 20;
+
+__global__ void __launch_bounds__(kThreads)
+    AddFewChunks(const StridedGemm<float> p, const ChunkSums sums) {
+  WaitForKernelBefore();
+  const int64_t rows = p.batch_count * p.m;
+  const int64_t elements = rows * p.n;
+  const int64_t chunk_stride = rows * sums.pitch;
+  for (int64_t e = int64_t{blockIdx.x} * kThreads + threadIdx.x; e < elements;
+       e += int64_t{gridDim.x} * kThreads) {
+    // Divisions of 64 bits would take longer than the sum.
+    const bool small = elements <= 0xffffffff;
+    const int64_t row =
+        small ? int64_t{static_cast<uint32_t>(e) / static_cast<uint32_t>(p.n)} : e / p.n;
+    const int64_t j = e - row * p.n;
+    const float* from = sums.partial + row * sums.pitch + j;
+    float total = from[0];
+#pragma unroll 8
+    for (int c = 1; c < sums.chunks; ++c) total = __fadd_rn(total, from[c * chunk_stride]);
+    const int64_t batch =
+        small ? int64_t{static_cast<uint32_t>(row) / static_cast<uint32_t>(p.m)} : row / p.m;
+    StoreElement(p, batch, row - batch * p.m, j, total);
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    AddManyChunks(const StridedGemm<float> p, const ChunkSums sums) {
+  __shared__ float fetched[kMostChunks][kColumns];
+  WaitForKernelBefore();
+  const int x = static_cast<int>(threadIdx.x) % kColumns;
+  const int y = static_cast<int>(threadIdx.x) / kColumns;
+  const int64_t rows = p.batch_count * p.m;
+  const int64_t chunk_stride = rows * sums.pitch;
+  const int64_t blocks_a_row = (p.n + kColumns - 1) / kColumns;
+  for (int64_t block = blockIdx.x; block < rows * blocks_a_row; block += gridDim.x) {
+    const int64_t row = block / blocks_a_row;
+    const int64_t j = (block - row * blocks_a_row) * kColumns + x;
+    const float* from = sums.partial + row * sums.pitch + j;
+    float total = 0;
+    for (int c0 = 0; c0 < sums.chunks; c0 += kMostChunks) {
+      const int count = min(kMostChunks, sums.chunks - c0);
+      if (j < p.n) {
+#pragma unroll 8
+        for (int c = y; c < count; c += kThreads / kColumns) {
+          fetched[c][x] = from[(c0 + c) * chunk_stride];
+        }
+      }
+      __syncthreads();
+      if (y == 0) {
+        // The first sum as it is: 0 + -0 would not be.
+        if (c0 == 0) total = fetched[0][x];
+#pragma unroll 8
+        for (int c = c0 == 0 ? 1 : 0; c < count; ++c) total = __fadd_rn(total, fetched[c][x]);
+      }
+      __syncthreads();
+    }
+    if (y == 0 && j < p.n) {
+      const int64_t batch = row / p.m;
+      StoreElement(p, batch, row - batch * p.m, j, total);
+    }
+  }
+}
+
+}  // namespace
+
+cudaError_t PrepareAddChunks() {
+  cudaFuncAttributes attributes;
+  GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, AddFewChunks));
+  return cudaFuncGetAttributes(&attributes, AddManyChunks);
+}
+
+cudaError_t LaunchAddChunks(const StridedGemm<float>& p, const ChunkSums& sums,
+                            cudaStream_t stream) {
+  const bool few = sums.chunks <= kFewChunks;
+  const int64_t rows = p.batch_count * p.m;
+  const int64_t blocks =
+      few ? (rows * p.n + kThreads - 1) / kThreads : rows * ((p.n + kColumns - 1) / kColumns);
+  cudaLaunchAttribute early;
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(std::min(blocks, kMaxBlocks)));
+  config.blockDim = dim3(kThreads);
+  config.stream = stream;
+  config.attrs = &early;
+  config.numAttrs = 1;
+  return cudaLaunchKernelEx(&config, few ? AddFewChunks : AddManyChunks, p, sums);
+}
+
+}  // namespace gemm

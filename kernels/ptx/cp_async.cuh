@@ -1,0 +1,29 @@
+// cp.async: copies from global to shared memory that do not pass through registers. Of the 4 or 16
+// bytes written only the first `bytes` are read, the rest become 0; with 0 bytes nothing is read.
+
+#ifndef GEMMD_KERNELS_PTX_CP_ASYNC_CUH_
+#define GEMMD_KERNELS_PTX_CP_ASYNC_CUH_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace gemm {
+
+__device__ __forceinline__ void CopyAsync4(uint32_t to, const float* from, uint32_t bytes) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(bytes)
+               : "memory");
+}
+
+// Past the L1 cache. Both addresses are 16-byte aligned.
+__device__ __forceinline__ void CopyAsync16(uint32_t to, const float* from, uint32_t bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
+               : "memory");
+}
+
+// Waits for all of this thread's copies.
+__device__ __forceinline__ void WaitForCopies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+}  // namespace gemm
+
+#endif  // GEMMD_KERNELS_PTX_CP_ASYNC_CUH_
