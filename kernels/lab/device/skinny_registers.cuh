@@ -25,11 +25,9 @@ struct SkinnyRegistersConfig {
 };
 
 template <int kRows, int kColumnGroups, int kWarps, int kUnroll>
-__global__ __launch_bounds__(kWarps * 32, 1) void SkinnyRegisters(const float* __restrict__ a,
-                                                                  const float* __restrict__ b,
-                                                                  float* __restrict__ c, int m,
-                                                                  int n, int k, int slab,
-                                                                  int k_per_warp, float alpha) {
+__global__ void __launch_bounds__(kWarps * 32, 1)
+    SkinnyRegisters(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c,
+                    int m, int n, int k, int slab, int k_per_warp, float alpha) {
   using F = SkinnyRegistersConfig<kRows, kColumnGroups, kWarps, kUnroll>;
   constexpr int kRowGroups = F::kRowGroups, kPitch = F::kPitch, kChunk = F::kChunk;
   extern __shared__ __align__(16) float shared[];

@@ -23,11 +23,9 @@ struct SkinnyRingConfig {
 };
 
 template <int kRows, int kWarps, int kDepth, int kStages>
-__global__ __launch_bounds__(kWarps * 32,
-                             1) void SkinnyRing(const __grid_constant__ CUtensorMap map_a,
-                                                const __grid_constant__ CUtensorMap map_b,
-                                                float* __restrict__ c, int m, int n, int k,
-                                                int stages_per_slab, float alpha) {
+__global__ void __launch_bounds__(kWarps * 32, 1)
+    SkinnyRing(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
+               float* __restrict__ c, int m, int n, int k, int stages_per_slab, float alpha) {
   using F = SkinnyRingConfig<kRows, kWarps, kDepth, kStages>;
   extern __shared__ __align__(1024) char raw[];
   __shared__ __align__(8) uint64_t barrier[2 * kStages];  // full, then empty

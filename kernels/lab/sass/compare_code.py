@@ -11,11 +11,14 @@ import sys
 from cubin import Kernel
 
 
+def words(kernel, first, last):
+    return [kernel.words(i) for i in range(first, last + 1)]
+
+
 def main():
     if len(sys.argv) != 3:
         raise SystemExit(__doc__)
     a, b = Kernel(sys.argv[1]), Kernel(sys.argv[2])
-    words = lambda k, first, last: [k.words(i) for i in range(first, last + 1)]
     same_loop = words(a, a.first, a.last) == words(b, b.first, b.last)
     same = words(a, 0, len(a.code) - 1) == words(b, 0, len(b.code) - 1)
     print('same code' if same else 'same main loop' if same_loop else 'different')

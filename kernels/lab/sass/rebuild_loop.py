@@ -25,6 +25,7 @@ What must stay as compiled, each learned from a failure on the GPU:
 """
 
 import re
+import shutil
 import subprocess
 import sys
 
@@ -61,6 +62,9 @@ def ffma_order():
 
 
 def disassembly(path):
+    """The highest register that the kernel names, and the number that setmaxnreg gives."""
+    if shutil.which('cuobjdump') is None:
+        raise SystemExit('cuobjdump is not in PATH; see the head of the Makefile')
     text = subprocess.run(['cuobjdump', '--dump-sass', path], capture_output=True, text=True,
                           check=True).stdout
     highest = max(int(r) for r in re.findall(r'\bR(\d+)\b', text))
@@ -74,11 +78,11 @@ class Loop:
     def __init__(self, kernel):
         self.code = kernel.loop
         self.size = len(self.code)
-        at = lambda op: [i for i, x in enumerate(self.code) if x['op'] == op]
-        self.loads = at(LDS)
-        self.steps = len(at(FFMA)) // (ROWS * COLUMNS)
+        ffmas = sum(x['op'] == FFMA for x in self.code)
+        self.loads = [i for i, x in enumerate(self.code) if x['op'] == LDS]
         self.controls = [i for i, x in enumerate(self.code) if x['op'] not in (FFMA, LDS)]
-        assert len(at(FFMA)) == self.steps * ROWS * COLUMNS and len(self.loads) == self.steps * LOADS
+        self.steps = ffmas // (ROWS * COLUMNS)
+        assert ffmas == self.steps * ROWS * COLUMNS and len(self.loads) == self.steps * LOADS
         assert self.steps % 2 == 0, 'k-step 0 of the next pass must be buffer 0 again'
         # The block of control instructions (barrier wait, pointer update) in the last k-step.
         inner = [i for i in self.controls if i < self.size - 1]
@@ -100,7 +104,10 @@ class Loop:
         (self.base_a, tail_a), (self.base_b, tail_b) = sorted(by_base.items(),
                                                               key=lambda t: len(t[1]))
         assert len(tail_a) == 2 and len(tail_b) == 4
-        address = lambda i: code[i]['offset']
+
+        def address(i):
+            return code[i]['offset']
+
         tail_a.sort(key=address)
         tail_b.sort(key=address)
         self.a0 = [code[i]['rd'] + e for i in tail_a for e in range(4)]
@@ -150,14 +157,14 @@ class Registers:
     """Which registers the second fragment buffer and displaced temporaries may have."""
 
     def __init__(self, kernel, loop, highest, limit):
-        fields = lambda x: (x['rd'], x['ra'], x['rb'], x['rc'])
         used = set()
         for x in kernel.code:
-            used.update(fields(x))
+            fields = (x['rd'], x['ra'], x['rb'], x['rc'])
+            used.update(fields)
             if x['op'] == LDS:
                 used |= {x['rd'] + e for e in range(4)}
             elif x['op'] != FFMA:
-                for r in fields(x):
+                for r in fields:
                     if r < 254:
                         used |= {r + 1} if r % 4 else {r + 1, r + 2, r + 3}
         used = {r for r in used if r <= highest + 3}
@@ -166,7 +173,10 @@ class Registers:
         controls = loop.control_registers()
         in_loop = {r for x in loop.code if x['op'] in (FFMA, LDS) for r in written(x)}
         mine = in_loop - accumulators - fragments - controls  # ptxas's other copies of both
-        free = lambda r: r in mine or r not in used
+
+        def free(r):
+            return r in mine or r not in used
+
         quads = [q for q in range(0, limit - SPARE - 3, 4)
                  if all(r in mine or (r not in used and r > 8) for r in range(q, q + 4))]
         assert len(quads) >= LOADS, quads
@@ -180,7 +190,10 @@ class Registers:
 def retry_blocks(kernel, loop):
     """Positions in the kernel of the code outside the loop that a barrier wait jumps to."""
     out = []
-    inside = lambda t: kernel.first <= t <= kernel.last
+
+    def inside(t):
+        return kernel.first <= t <= kernel.last
+
     for i in loop.controls:
         if loop.code[i]['op'] != BRA or i == loop.size - 1:
             continue
