@@ -3,6 +3,8 @@
 
 import os
 import socket
+import threading
+import time
 
 import grpc
 import harness
@@ -183,6 +185,33 @@ def test_call_with_another_number_of_messages(server, count):
         ), error
     else:
         assert count == 2 and reply  # the second one is nobody's
+
+
+METHODS = (
+    MULTIPLY,
+    "/gemm.v1.GemmService/Explain",
+    "/gemm.v1.GemmService/GetServerInfo",
+    "/grpc.health.v1.Health/Check",
+    "/grpc.health.v1.Health/Watch",
+    "/gemm.v1.GemmService/Divide",
+)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("messages", [[], [b""], [b"\xff"], [b"", b"\xff"]], ids=str)
+def test_call_that_its_caller_gives_up(server, method, messages):
+    # Before the server sees it, while it waits for a message, while it takes one, and after that.
+    for delay in (0, 0, 0, 0.001, 0.001, 0.003, 0.01, 0.03):
+        stop = threading.Event()
+
+        def send():
+            yield from messages
+            stop.wait()
+
+        call = server.channel.stream_stream(method)(send())
+        time.sleep(delay)
+        call.cancel()
+        stop.set()
 
 
 def test_unknown_method(server):

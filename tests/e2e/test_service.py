@@ -332,15 +332,14 @@ def test_sigterm_during_start_up():
 
 
 def slow_request(server, seconds):
-    """A product of small messages that keeps the CPU busy for about so long."""
-    rows, k = 64, 8192
+    """A product that keeps an idle CPU busy for about so long, and a busy one for longer."""
+    rows, k = 256, 16384
     a, b = small_integers(1, rows, k), small_integers(2, k, rows)
-    request = product_request(a, b, batch_count=8)
+    request = product_request(a, b, batch_count=2)
     request.product.a.batch_stride = request.product.b.batch_stride = 0
-    server.multiply(request)
-    one = server.multiply(request).report.compute_ns / 8e9
-    # Each result is 16 KiB of a reply of 64 MiB at most.
-    request.product.batch_count = min(4000, max(1, int(seconds / one)))
+    one = min(server.multiply(request).report.compute_ns for _ in range(4)) / 2e9
+    # Each result is 256 KiB of a reply of 64 MiB at most.
+    request.product.batch_count = min(250, max(1, int(seconds / one)))
     return request
 
 
@@ -350,7 +349,7 @@ def test_sigterm_finishes_what_is_in_flight():
         call = server.stub.Multiply.future(request, timeout=PATIENCE)
         wait_until(lambda: server.metric("gemmd_budget_used_bytes", pool="host") > 0, "the product")
         server.terminate()
-        assert len(call.result().payloads[0]) == request.product.batch_count * 64 * 64 * 4
+        assert len(call.result().payloads[0]) == request.product.batch_count * 256 * 256 * 4
         assert server.wait() == 0
 
 
@@ -381,7 +380,7 @@ def test_drain_timeout_cancels_what_is_left():
 
 def test_second_signal_ends_it_at_once():
     with running_server() as server:
-        call = server.stub.Multiply.future(slow_request(server, 10), timeout=PATIENCE)
+        call = server.stub.Multiply.future(slow_request(server, 5), timeout=PATIENCE)
         wait_until(lambda: server.metric("gemmd_budget_used_bytes", pool="host") > 0, "the product")
         server.terminate()
         time.sleep(0.3)
