@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 
 #include "kernels/cuda_status.h"
 #include "kernels/families/add_chunks.h"
@@ -15,7 +14,8 @@ namespace gemm {
 namespace {
 
 constexpr int64_t kMaxDepth = (int64_t{1} << 31) - 1024;
-constexpr int64_t kMaxWork = std::numeric_limits<int>::max();
+// Blocks step through the work by the size of the grid, which must not pass the last int.
+constexpr int64_t kMaxWork = int64_t{1} << 30;
 // Chunk sums of one round. Larger batches go in rounds: the second pass of one must not evict what
 // the cache still holds of it, and the workspace stays bounded.
 constexpr int64_t kRoundBytes = int64_t{64} << 20;
@@ -82,7 +82,7 @@ std::string FfmaFamily::WhyNot(const Problem& problem, const DeviceInfo& device,
   }
   const Cut cut = CutOf(problem, ffma);
   if (cut.tiles_m > kMaxWork / cut.tiles_n || cut.tiles_m * cut.tiles_n > kMaxWork / cut.chunks) {
-    return "one matrix has more than 2^31 - 1 tiles";
+    return "one matrix has more than 2^30 tiles";
   }
   if (problem.k > kMaxDepth) return "k is " + std::to_string(problem.k) + ", more than 2^31 - 1024";
   return {};
