@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/open_devices.h"
 #include "server/options.h"
 #include "server/server.h"
 #include "server/telemetry/logging.h"

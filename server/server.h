@@ -17,14 +17,6 @@ namespace gemm {
 std::string_view Version();  // "0.1.0"
 std::string_view Commit();   // "unknown" when built outside a checkout
 
-// What there is of NVIDIA hardware below `root`, the file system's: device nodes, and display or
-// 3D controllers on PCI even where no driver has made nodes for them. Empty: none at all.
-std::vector<std::string> FindNvidiaHardware(const std::string& root = "/");
-
-// The devices that --device and --force-kernel ask for, at least one. INVALID_ARGUMENT for a kernel
-// that is not there; FAILED_PRECONDITION, saying what was found and what is needed, for devices.
-absl::StatusOr<std::vector<std::unique_ptr<Device>>> OpenDevices(const Options& options);
-
 class Server {
  public:
   enum class End { kDrained, kDeviceLost };

@@ -6,20 +6,13 @@
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
-#include <sys/resource.h>
-#include <sys/time.h>
-#include <unistd.h>
 
 #include <array>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <mutex>
-#include <sstream>
-#include <system_error>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "server/telemetry/process_metrics.h"
 
 namespace gemm {
 namespace {
@@ -70,97 +63,6 @@ size_t CodeIndex(int grpc_code) {
              ? static_cast<size_t>(grpc_code)
              : kGrpcUnknown;
 }
-
-MetricFamily OneValue(std::string name, std::string help, MetricType type, double value) {
-  MetricFamily family{std::move(name), std::move(help), type, {}};
-  prometheus::ClientMetric& metric = family.metric.emplace_back();
-  (type == MetricType::Counter ? metric.counter.value : metric.gauge.value) = value;
-  return family;
-}
-
-// Standard process metrics, read from /proc when scraped. A value that cannot be read is left out.
-class ProcessMetrics final : public prometheus::Collectable {
- public:
-  ProcessMetrics() : start_time_seconds_(StartTimeSeconds()) {}
-
-  std::vector<MetricFamily> Collect() const override {
-    std::vector<MetricFamily> families;
-    const auto add = [&families](const char* name, const char* help, MetricType type,
-                                 double value) {
-      if (value >= 0) families.push_back(OneValue(name, help, type, value));
-    };
-    add("process_resident_memory_bytes", "Resident memory.", MetricType::Gauge, ResidentBytes());
-    add("process_cpu_seconds_total", "User and system CPU time.", MetricType::Counter,
-        CpuSeconds());
-    add("process_start_time_seconds", "Start of the process since the epoch.", MetricType::Gauge,
-        start_time_seconds_);
-    add("process_open_fds", "Open file descriptors.", MetricType::Gauge, OpenFds());
-    add("process_max_fds", "Limit of open file descriptors.", MetricType::Gauge, MaxFds());
-    return families;
-  }
-
- private:
-  static double ResidentBytes() {
-    std::ifstream statm("/proc/self/statm");
-    double total_pages = 0;
-    double resident_pages = 0;
-    if (!(statm >> total_pages >> resident_pages)) return -1;
-    return resident_pages * static_cast<double>(sysconf(_SC_PAGESIZE));
-  }
-
-  static double CpuSeconds() {
-    rusage usage{};
-    if (getrusage(RUSAGE_SELF, &usage) != 0) return -1;
-    const auto seconds = [](const timeval& t) {
-      return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-    };
-    return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-  }
-
-  static double StartTimeSeconds() {
-    // Field 22 of stat, in clock ticks since boot; the fields are counted from the end of the
-    // command's name, which may hold anything.
-    std::ifstream stat("/proc/self/stat");
-    std::string text;
-    std::getline(stat, text);
-    const size_t name_end = text.rfind(')');
-    if (name_end == std::string::npos) return -1;
-    std::istringstream fields(text.substr(name_end + 1));
-    std::string skipped;
-    for (int field = 3; field < 22; ++field) fields >> skipped;
-    double ticks = 0;
-    if (!(fields >> ticks)) return -1;
-
-    std::ifstream system_stat("/proc/stat");
-    for (std::string line; std::getline(system_stat, line);) {
-      std::istringstream words(line);
-      std::string key;
-      double boot_time = 0;
-      if (words >> key && key == "btime" && words >> boot_time) {
-        return boot_time + ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
-      }
-    }
-    return -1;
-  }
-
-  static double OpenFds() {
-    std::error_code error;
-    double count = -1;  // the one that reads the directory
-    for (std::filesystem::directory_iterator it("/proc/self/fd", error), end; !error && it != end;
-         it.increment(error)) {
-      ++count;
-    }
-    return error ? -1 : count;
-  }
-
-  static double MaxFds() {
-    rlimit limit{};
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return -1;
-    return static_cast<double>(limit.rlim_cur);
-  }
-
-  const double start_time_seconds_;
-};
 
 // Reads Metrics::Gauges when scraped; zeros while there are none.
 class LiveGauges final : public prometheus::Collectable {
@@ -240,6 +142,8 @@ struct Metrics::Impl {
   std::array<Counter*, kReasonCount> dropped;
   std::map<std::string, std::array<Counter*, kDTypes.size()>, std::less<>> launches;  // by family
   std::array<Counter*, kDTypes.size()> flops;
+  Counter* delivered_seconds = nullptr;
+  Counter* wasted_seconds = nullptr;
   Histogram* batch_problems = nullptr;
   std::map<int, Gauge*> device_lost;  // by device index
 };
@@ -288,6 +192,11 @@ Metrics::Impl::Impl(const MetricsOptions& options) {
   auto& launches_family = CounterFamily("gemmd_kernel_launches_total", "Kernels launched.");
   auto& flops_family = CounterFamily(
       "gemmd_flops_total", "Floating-point operations of finished products, 2 m n k each.");
+  auto& device_seconds_family = CounterFamily(
+      "gemmd_device_seconds_total", "Time that devices computed, by what became of the result.");
+  delivered_seconds = &device_seconds_family.Add({{"outcome", "delivered"}});
+  wasted_seconds = &device_seconds_family.Add({{"outcome", "wasted"}});
+
   std::vector<std::string> families = options.kernel_families;
   families.emplace_back("other");  // a family that was not announced
   for (size_t d = 0; d < kDTypes.size(); ++d) {
@@ -364,6 +273,10 @@ void Metrics::OnFinished(const Job& job, const absl::Status& status) {
   ObservePhase(Phase::kCompute, report.compute);
   ObservePhase(Phase::kCopyOut, report.copy_out);
   if (ReadsAB(job.problem)) impl_->flops[dtype]->Increment(FlopCount(job.problem));
+  // The time is its batch's; each product counts for its part.
+  const bool wanted = job.cancel == nullptr || !job.cancel->cancelled();
+  (wanted ? impl_->delivered_seconds : impl_->wasted_seconds)
+      ->Increment(absl::ToDoubleSeconds(report.compute) / report.batch_problems);
 }
 
 void Metrics::OnDropped(const Job& job, const absl::Status& status) {

@@ -14,6 +14,7 @@
 #include "gemm/v1/gemm.grpc.pb.h"
 #include "grpc/health/v1/health.pb.h"
 #include "server/engine/cpu_device.h"
+#include "server/open_devices.h"
 #include "tests/server/engine/puppet_device.h"
 #include "tests/server/engine/run_one.h"
 

@@ -146,6 +146,7 @@ TEST_F(MetricsTest, EveryKnownSeriesIsThereFromTheStart) {
       {"gemmd_phase_seconds_count", kPhaseCount},
       {"gemmd_kernel_launches_total", 3 * 2},  // with "other"
       {"gemmd_flops_total", 2},
+      {"gemmd_device_seconds_total", 2},
       {"gemmd_bytes_total", 2},
       {"gemmd_refused_total", kReasonCount},
       {"gemmd_dropped_total", kReasonCount},
@@ -213,16 +214,22 @@ TEST_F(MetricsTest, ProductsAreCounted) {
   job.report.kernel_family = "tiled";
   metrics_.OnFinished(job, absl::OkStatus());
 
+  job.cancel = std::make_shared<CancelToken>();
+  job.cancel->Cancel();
+  metrics_.OnFinished(job, absl::OkStatus());
+
   const Page page = Scrape();
-  EXPECT_EQ(page.Value("gemmd_kernel_launches_total", {{"family", "tiled"}, {"dtype", "f64"}}), 4);
+  EXPECT_DOUBLE_EQ(page.Value("gemmd_device_seconds_total", {{"outcome", "delivered"}}), 2 * 5e-6);
+  EXPECT_DOUBLE_EQ(page.Value("gemmd_device_seconds_total", {{"outcome", "wasted"}}), 5e-6);
+  EXPECT_EQ(page.Value("gemmd_kernel_launches_total", {{"family", "tiled"}, {"dtype", "f64"}}), 6);
   EXPECT_EQ(page.Value("gemmd_kernel_launches_total", {{"family", "other"}, {"dtype", "f64"}}), 2);
   EXPECT_EQ(page.Value("gemmd_flops_total", {{"dtype", "f64"}}), 2 * 2 * 3 * 5 * 7);
   EXPECT_EQ(page.Value("gemmd_flops_total", {{"dtype", "f32"}}), 0);
   EXPECT_EQ(page.Value("gemmd_batch_problems_bucket", {{"le", "2"}}), 0);
-  EXPECT_EQ(page.Value("gemmd_batch_problems_bucket", {{"le", "4"}}), 3);
-  EXPECT_EQ(page.Value("gemmd_phase_seconds_count", {{"phase", "compute"}}), 2);
-  EXPECT_EQ(page.Value("gemmd_phase_seconds_bucket", {{"phase", "compute"}, {"le", "2e-05"}}), 2);
-  EXPECT_EQ(page.Value("gemmd_phase_seconds_count", {{"phase", "queue"}}), 4);
+  EXPECT_EQ(page.Value("gemmd_batch_problems_bucket", {{"le", "4"}}), 4);
+  EXPECT_EQ(page.Value("gemmd_phase_seconds_count", {{"phase", "compute"}}), 3);
+  EXPECT_EQ(page.Value("gemmd_phase_seconds_bucket", {{"phase", "compute"}, {"le", "2e-05"}}), 3);
+  EXPECT_EQ(page.Value("gemmd_phase_seconds_count", {{"phase", "queue"}}), 5);
   EXPECT_EQ(page.Value("gemmd_dropped_total", {{"reason", "CALLER_GONE"}}), 1);
 }
 
