@@ -148,6 +148,12 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
   AddBatches(cases, 17, 33, 9);
   cases.Add("non-finite", 35, 70, 21, 1, {.padding = 1, .beta = 1}, {Fill::kNonFinite});
   cases.Add("prime", 61, 131, 43, 1, {});
+  // Sums that are long enough for kernels that share k.
+  AddTransposes(cases, 41, 70, 141);
+  AddTransposes(cases, 3, 37, 133);
+  AddTransposes(cases, 37, 2, 131);
+  cases.Add("shared", 12, 65, 2600, 2, {.padding = 1, .beta = 1});
+  cases.Add("shared", 64, 24, 1024, 1, {.alignment_bytes = 256});
   if (!full) return cases.Take();
 
   AddTransposes(cases, 131, 257, 67);
