@@ -52,9 +52,9 @@ bool HealthState::Add(HealthWatchCall* watcher, const std::string& service) {
   return true;
 }
 
-void HealthState::Remove(HealthWatchCall* watcher) {
+bool HealthState::Remove(HealthWatchCall* watcher) {
   std::lock_guard lock(mutex_);
-  watchers_.erase(watcher);
+  return watchers_.erase(watcher) > 0;
 }
 
 HealthCheckCall::HealthCheckCall(RpcContext& context,
@@ -88,8 +88,9 @@ void HealthWatchCall::OnMessage() {
   if (!ParseMessage(request)) return;
   ReleaseMessage();  // a watch may last for days
   if (!context().health.Add(this, request.service())) {
-    EndWatch(ErrorWithReason(Reason::kDraining, "the server is shutting down"));
+    return Fail(ErrorWithReason(Reason::kDraining, "the server is shutting down"));
   }
+  if (caller_gone_) StopWatching();  // while there was nothing to stop yet
 }
 
 void HealthWatchCall::Update(HealthState::ServingStatus status) {
@@ -99,7 +100,7 @@ void HealthWatchCall::Update(HealthState::ServingStatus status) {
 }
 
 void HealthWatchCall::WriteIfChanged() {
-  if (writing_ || ending_ || latest_ == sent_) return;
+  if (writing_ || end_ || latest_ == sent_) return;
   HealthCheckResponse response;
   response.set_status(latest_);
   grpc::Slice slice(response.SerializeAsString());
@@ -117,22 +118,25 @@ void HealthWatchCall::OnWriteDone(bool ok) {
 }
 
 void HealthWatchCall::OnCallerGone() {
-  context().health.Remove(this);  // before the end: afterwards this may be gone
-  EndWatch(ErrorWithReason(Reason::kCallerGone, "the caller has gone"));
+  caller_gone_ = true;
+  StopWatching();
+}
+
+void HealthWatchCall::StopWatching() {
+  if (context().health.Remove(this)) {
+    EndWatch(ErrorWithReason(Reason::kCallerGone, "the caller has gone"));
+  }
 }
 
 void HealthWatchCall::EndWatch(const absl::Status& status) {
   std::unique_lock lock(mutex_);
-  if (ending_) return;
-  ending_ = true;
   end_ = status;
   FinishIfIdle(lock);
 }
 
 void HealthWatchCall::FinishIfIdle(std::unique_lock<std::mutex>& lock) {
-  if (!ending_ || writing_ || finished_) return;
-  finished_ = true;
-  const absl::Status end = end_;
+  if (!end_ || writing_) return;
+  const absl::Status end = *end_;
   lock.unlock();  // Fail may delete this, and the mutex with it
   Fail(end);
 }

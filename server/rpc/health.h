@@ -4,8 +4,10 @@
 #ifndef GEMMD_SERVER_RPC_HEALTH_H_
 #define GEMMD_SERVER_RPC_HEALTH_H_
 
+#include <atomic>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "grpc/health/v1/health.pb.h"
@@ -31,7 +33,9 @@ class HealthState {
   friend class HealthWatchCall;
   // From Add until Remove returns, the watcher is told of changes. False: watches have ended.
   bool Add(HealthWatchCall* watcher, const std::string& service);
-  void Remove(HealthWatchCall* watcher);
+  // False: it is not, or no longer, among the watchers. Whoever takes a watcher out ends it, so
+  // that each ends once.
+  bool Remove(HealthWatchCall* watcher);
 
   mutable std::mutex mutex_;
   // State below is protected by mutex_.
@@ -64,11 +68,15 @@ class HealthWatchCall final : public Call {
   void OnCallerGone() override;
   // Called by HealthState, with its lock held.
   void Update(HealthState::ServingStatus status);
+  // Called once, by who has taken this out of the watchers.
   void EndWatch(const absl::Status& status);
 
+  void StopWatching();
   void WriteIfChanged();  // requires mutex_
   // Takes the lock on mutex_ and lets go of it before the end of the call, which may delete this.
   void FinishIfIdle(std::unique_lock<std::mutex>& lock);
+
+  std::atomic<bool> caller_gone_{false};
 
   std::mutex mutex_;
   // State below is protected by mutex_.
@@ -76,9 +84,7 @@ class HealthWatchCall final : public Call {
   HealthState::ServingStatus sent_ = grpc::health::v1::HealthCheckResponse::UNKNOWN;
   grpc::ByteBuffer update_;
   bool writing_ = false;
-  bool ending_ = false;
-  bool finished_ = false;
-  absl::Status end_;
+  std::optional<absl::Status> end_;  // set: ends with this once nothing is being written
 };
 
 }  // namespace gemm
