@@ -167,15 +167,19 @@ class RpcServerImpl final : public RpcServer {
   void SetServing(bool serving) override { health_.SetServing(serving); }
   void Refuse() override { refusing_ = true; }
 
-  void Shutdown(absl::Time deadline) override {
-    if (server_ == nullptr) return;
+  void Drain(absl::Time deadline) override {
     refusing_ = true;
     health_.SetServing(false);
-    // gRPC's own shutdown cancels calls that arrive from now on instead of saying why, so what is
-    // under way ends first.
     products_in_flight_.WaitForNone(deadline);
     health_.EndWatches();
     WaitUntilSent(deadline);
+  }
+
+  void Shutdown(absl::Time deadline) override {
+    if (server_ == nullptr) return;
+    // gRPC's own shutdown cancels calls that arrive from now on instead of saying why, so what is
+    // under way ends first.
+    Drain(deadline);
     server_->Shutdown(absl::ToChronoTime(deadline));
     server_.reset();
   }

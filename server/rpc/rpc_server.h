@@ -40,7 +40,10 @@ class RpcServer {
   virtual void SetServing(bool serving) = 0;
   // From now on new product calls get UNAVAILABLE (DRAINING); those taken go on.
   virtual void Refuse() = 0;
-  // Ends Watch streams, waits for calls in flight until `deadline`, then cancels what is left.
+  // Refuses, waits until products in flight are answered and what was sent has arrived, and ends
+  // Watch streams. Never longer than until `deadline`.
+  virtual void Drain(absl::Time deadline) = 0;
+  // Drains, then cancels what is left and waits for its end: a product on a device has to return.
   virtual void Shutdown(absl::Time deadline) = 0;
 
   virtual uint64_t admitted_bytes() const = 0;

@@ -5,6 +5,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -194,6 +195,32 @@ TEST_F(ServerTest, EndsWhenTheLastDeviceIsLost) {
   float result = 0;
   EXPECT_EQ(Multiply(&result).error_code(), grpc::StatusCode::INTERNAL);
   EXPECT_EQ(end.get(), Server::End::kDeviceLost);
+}
+
+TEST_F(ServerTest, EndsWhenTheLastDeviceIsLostThoughOneOfItsLanesNeverReturns) {
+  puppet_->lane_kinds = {LaneKind::kAny, LaneKind::kAny};
+  ASSERT_TRUE(Start().ok());
+  std::promise<void> stuck;
+  std::promise<void> release;
+  std::atomic<int> runs = 0;
+  puppet_->on_run = [&](Job&) {
+    if (runs++ == 0) {
+      stuck.set_value();
+      release.get_future().wait();
+    }
+    puppet_->Lose();
+    return absl::InternalError("illegal address");
+  };
+  auto end = std::async(std::launch::async, [this] { return server_->Run(); });
+  float result = 0;
+  auto never = std::async(std::launch::async, [&] { return Multiply(&result); });
+  stuck.get_future().wait();
+  float other = 0;
+  EXPECT_EQ(Multiply(&other).error_code(), grpc::StatusCode::INTERNAL);
+  EXPECT_EQ(end.wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  release.set_value();  // a real one would not
+  EXPECT_EQ(end.get(), Server::End::kDeviceLost);
+  EXPECT_FALSE(never.get().ok());
 }
 
 TEST_F(ServerTest, RefusesToStartOnADeviceThatComputesWrongNumbers) {
