@@ -92,8 +92,9 @@ void Engine::Drop(std::unique_ptr<Job> job, absl::Status status) {
 
 void Engine::Work(Device& device, int lane, LaneKind kind, std::once_flag& loss_reported) {
   // A lost device's workers leave the queue to the others; those of the last one fail what comes.
-  while (!device.lost() || !healthy()) {
-    std::vector<std::unique_ptr<Job>> jobs = queue_.PopBatch(kind);
+  const auto leaves = [&] { return device.lost() && healthy(); };
+  while (true) {
+    std::vector<std::unique_ptr<Job>> jobs = queue_.PopBatch(kind, leaves);
     if (jobs.empty()) return;
 
     const absl::Time now = clock_.Now();
@@ -119,6 +120,7 @@ void Engine::Work(Device& device, int lane, LaneKind kind, std::once_flag& loss_
     device.Run(lane, batch);
     if (device.lost()) {
       std::call_once(loss_reported, [&] { observer_.OnDeviceLost(device.description()); });
+      queue_.WakeAll();  // its idle lanes leave too, before they are given a job
     }
     for (size_t i = 0; i < batch.jobs.size(); ++i) {
       observer_.OnFinished(*batch.jobs[i], batch.statuses[i]);

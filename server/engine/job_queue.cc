@@ -47,14 +47,21 @@ std::unique_ptr<Job> JobQueue::Take(Line& line, Line::iterator position) {
   return job;
 }
 
-std::vector<std::unique_ptr<Job>> JobQueue::PopBatch(LaneKind lane) {
+std::vector<std::unique_ptr<Job>> JobQueue::PopBatch(LaneKind lane,
+                                                     absl::FunctionRef<bool()> leaves) {
   std::unique_lock lock(mutex_);
   const bool any = lane == LaneKind::kAny;
+  if (any && small_.empty() && large_.empty()) last_end_.clear();  // no turns to share
   small_lanes_waiting_ += !any;
   (any ? any_lane_wanted_ : small_lane_wanted_).wait(lock, [&] {
-    return closed_ || !small_.empty() || (any && !large_.empty());
+    return closed_ || !small_.empty() || (any && !large_.empty()) || leaves();
   });
   small_lanes_waiting_ -= !any;
+  if (leaves()) {  // the job that woke it is for another lane
+    small_lane_wanted_.notify_all();
+    any_lane_wanted_.notify_all();
+    return {};
+  }
 
   std::vector<std::unique_ptr<Job>> jobs;
   if (any && !large_.empty() &&
@@ -80,9 +87,28 @@ std::unique_ptr<Job> JobQueue::Remove(const CancelToken* cancel) {
     const auto position = std::find_if(line->begin(), line->end(), [cancel](const auto& entry) {
       return entry.second->cancel.get() == cancel;
     });
-    if (position != line->end()) return Take(*line, position);
+    if (position == line->end()) continue;
+    const double turn = position->first;
+    std::unique_ptr<Job> job = Take(*line, position);
+    MoveUp(job->caller, turn, turn + EstimatedSeconds(*job) - std::max(now_, turn));
+    return job;
   }
   return nullptr;
+}
+
+void JobQueue::MoveUp(const std::string& caller, double after, double seconds) {
+  if (seconds <= 0) return;
+  const auto last_end = last_end_.find(caller);
+  if (last_end != last_end_.end()) last_end->second -= seconds;
+  for (Line* line : {&small_, &large_}) {
+    for (auto position = line->upper_bound(after); position != line->end();) {
+      const auto entry = position++;
+      if (entry->second->caller != caller) continue;
+      auto node = line->extract(entry);
+      node.key() -= seconds;
+      line->insert(std::move(node));
+    }
+  }
 }
 
 void JobQueue::Close() {
@@ -90,6 +116,11 @@ void JobQueue::Close() {
     std::lock_guard lock(mutex_);
     closed_ = true;
   }
+  WakeAll();
+}
+
+void JobQueue::WakeAll() {
+  std::lock_guard lock(mutex_);  // no lane is between asking and waiting
   small_lane_wanted_.notify_all();
   any_lane_wanted_.notify_all();
 }

@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "server/engine/device.h"
 #include "server/engine/job.h"
@@ -23,7 +24,8 @@ namespace gemm {
 //
 // Fairness is start-time fair queueing: a job's turn is where its caller's last one ended, or now
 // if the caller was idle, in units of estimated device time. So each caller with work waiting gets
-// an equal share of the device however much it sends, and one caller's jobs stay in order.
+// an equal share of the device however much it sends, and one caller's jobs stay in order. When a
+// lane for anything finds nothing to do, all start anew.
 class JobQueue {
  public:
   struct Limits {
@@ -43,10 +45,15 @@ class JobQueue {
 
   // Blocks until there is work for such a lane: small jobs up to the batch limit, or one large job
   // (for kAny alone). Never waits for more to come. Empty once the queue is closed and holds
-  // nothing for the lane.
-  std::vector<std::unique_ptr<Job>> PopBatch(LaneKind lane);
+  // nothing for the lane, or `leaves` says that the lane takes nothing any more: it is asked with
+  // the queue's lock held, when the lane comes, after each Push that wakes it and after WakeAll.
+  std::vector<std::unique_ptr<Job>> PopBatch(
+      LaneKind lane, absl::FunctionRef<bool()> leaves = [] { return false; });
+  // Has every lane that waits ask again whether it leaves.
+  void WakeAll();
 
-  // Takes a job out of the line; null if it is not there any more.
+  // Takes a job out of the line; null if it is not there any more. What is still to come of its
+  // time is not charged to its caller: the caller's later jobs move up.
   std::unique_ptr<Job> Remove(const CancelToken* cancel);
 
   // Refuses what comes after; what waits is still handed out.
@@ -62,6 +69,9 @@ class JobQueue {
   // Each requires mutex_.
   Line& LineOf(const Job& job);
   std::unique_ptr<Job> Take(Line& line, Line::iterator position);
+  // A caller's jobs with a turn beyond `after`, and those that it has yet to send, come so much
+  // earlier.
+  void MoveUp(const std::string& caller, double after, double seconds);
 
   const Limits limits_;
 

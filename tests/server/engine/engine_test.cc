@@ -259,6 +259,25 @@ TEST_F(EngineTest, ALostDeviceIsRoutedAround) {
   EXPECT_TRUE(engine_->healthy());
 }
 
+TEST_F(EngineTest, IdleLanesOfALostDeviceTakeNothingMore) {
+  PuppetDevice& dying = AddDevice();
+  PuppetDevice& other = AddDevice();
+  for (PuppetDevice* device : {&dying, &other}) {
+    device->lane_kinds = {LaneKind::kSmall, LaneKind::kSmall, LaneKind::kAny, LaneKind::kAny};
+  }
+  dying.on_run = [&dying](Job&) {
+    dying.Lose();
+    return ErrorWithReason(Reason::kDeviceFailed, "illegal address");
+  };
+  Start();
+  int failures = 0;
+  for (int i = 0; i < 100; ++i) {
+    failures += !Submit(MakeJob(i % 2 == 0 ? 4 : 20'000)).get().status.ok();
+  }
+  EXPECT_LE(failures, 1);  // the one that the device died of, if it got any
+  EXPECT_EQ(dying.runs(), failures);
+}
+
 TEST_F(EngineTest, WithNoDeviceLeftEveryJobIsAnswered) {
   PuppetDevice& dying = AddDevice();
   dying.on_run = [&dying](Job&) {

@@ -86,6 +86,57 @@ TEST_F(JobQueueTest, AnIdleCallerSavesUpNothing) {
   EXPECT_THAT(Pop(), ElementsAre(202));
 }
 
+TEST_F(JobQueueTest, ARemovedJobIsNotChargedToItsCaller) {
+  auto given_up = MakeLarge(101, "a");
+  const std::shared_ptr<CancelToken> token = given_up->cancel;
+  Push(std::move(given_up));
+  Push(MakeLarge(102, "a"));
+  Push(MakeLarge(201, "b"));
+  Push(MakeLarge(202, "b"));
+  Push(MakeLarge(203, "b"));
+  ASSERT_NE(queue_.Remove(token.get()), nullptr);
+  Push(MakeLarge(103, "a"));
+  std::vector<int64_t> order;
+  for (int i = 0; i < 4; ++i) order.push_back(Pop().front());
+  EXPECT_THAT(order, ElementsAre(201, 102, 103, 202));  // as if 101 had never come
+}
+
+TEST_F(JobQueueTest, ACallerWhoseJobsAllTimeOutKeepsItsTurn) {
+  for (int i = 0; i < 100; ++i) {
+    auto late = MakeLarge(300, "impatient");
+    const std::shared_ptr<CancelToken> token = late->cancel;
+    Push(std::move(late));
+    ASSERT_NE(queue_.Remove(token.get()), nullptr);
+  }
+  for (int64_t m = 201; m <= 203; ++m) Push(MakeLarge(m, "other"));
+  Push(MakeLarge(101, "impatient"));
+  EXPECT_THAT(Pop(), ElementsAre(201));
+  EXPECT_THAT(Pop(), ElementsAre(101));
+}
+
+TEST_F(JobQueueTest, WhatACallerTookWhileNobodyWaitedIsForgotten) {
+  Push(MakeJob(101, "first", 90'000));
+  EXPECT_THAT(Pop(), ElementsAre(101));
+  EXPECT_THAT(queue_.PopBatch(LaneKind::kAny, [] { return true; }), IsEmpty());  // finds nothing
+  for (int64_t m = 201; m <= 203; ++m) Push(MakeLarge(m, "second"));
+  Push(MakeLarge(102, "first"));
+  EXPECT_THAT(Pop(), ElementsAre(201));
+  EXPECT_THAT(Pop(), ElementsAre(102));
+}
+
+TEST_F(JobQueueTest, ALaneThatLeavesTakesNothingAndPassesTheJobOn) {
+  std::atomic<bool> leave{false};
+  std::thread leaver([&] {
+    EXPECT_THAT(Names(queue_.PopBatch(LaneKind::kSmall, [&] { return leave.load(); })), IsEmpty());
+  });
+  std::thread other([&] { EXPECT_THAT(Pop(), ElementsAre(1)); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // both wait
+  leave = true;
+  Push(MakeJob(1));  // wakes the small lane
+  other.join();
+  leaver.join();
+}
+
 TEST_F(JobQueueTest, BoundsProblems) {
   for (int64_t m = 1; m <= 10; ++m) Push(MakeJob(m));
   auto job = MakeJob(11);
