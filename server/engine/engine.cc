@@ -35,8 +35,8 @@ void Engine::Drain() {
   }
 }
 
-absl::StatusOr<HostBuffer> Engine::AllocateHost(size_t size_bytes) {
-  return host_pool_->Allocate(size_bytes);
+absl::StatusOr<HostBuffer> Engine::AllocateHost(size_t size_bytes, const HostBuffer& beside) {
+  return host_pool_->Allocate(size_bytes, beside);
 }
 
 void Engine::Submit(std::unique_ptr<Job> job) {

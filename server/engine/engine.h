@@ -49,7 +49,8 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   // Host memory for a job's input and output. Errors as HostPool::Allocate.
-  absl::StatusOr<HostBuffer> AllocateHost(size_t size_bytes);
+  absl::StatusOr<HostBuffer> AllocateHost(size_t size_bytes,
+                                          const HostBuffer& beside = HostBuffer());
 
   // Takes the job; its done runs exactly once, with UNAVAILABLE (reason QUEUE_FULL) at once when
   // the queue is full.

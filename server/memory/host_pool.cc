@@ -60,13 +60,13 @@ size_t HostPool::SizeClass(size_t size_bytes) {
   return (size_bytes + step - 1) / step * step;
 }
 
-absl::StatusOr<HostBuffer> HostPool::Allocate(size_t size_bytes) {
+absl::StatusOr<HostBuffer> HostPool::Allocate(size_t size_bytes, const HostBuffer& beside) {
   if (size_bytes == 0) return HostBuffer();
   const size_t capacity_bytes =
       size_bytes > kLargestRequestBytes ? size_bytes : SizeClass(size_bytes);
-  if (capacity_bytes > budget_bytes_) {
+  if (capacity_bytes > budget_bytes_ - beside.capacity_bytes_) {
     return ErrorWithReason(Reason::kMemoryTooSmall,
-                           absl::StrCat("the product needs ", size_bytes,
+                           absl::StrCat("the product needs ", beside.size_bytes_ + size_bytes,
                                         " bytes of host memory at once; the server's budget is ",
                                         budget_bytes_, " bytes (--host-memory)"));
   }

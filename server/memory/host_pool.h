@@ -54,7 +54,8 @@ class HostPool : public std::enable_shared_from_this<HostPool> {
 
   // A buffer of at least `size_bytes`, contents undefined, aligned to a page. size 0 gives an empty
   // buffer. RESOURCE_EXHAUSTED when it can never fit the budget, UNAVAILABLE when it does not now.
-  absl::StatusOr<HostBuffer> Allocate(size_t size_bytes);
+  // `beside`: a buffer of this pool that the caller keeps meanwhile, so that both have to fit.
+  absl::StatusOr<HostBuffer> Allocate(size_t size_bytes, const HostBuffer& beside = HostBuffer());
 
   uint64_t budget_bytes() const { return budget_bytes_; }
   uint64_t used_bytes() const;      // held by callers, rounded up to size classes

@@ -79,7 +79,7 @@ absl::StatusOr<std::unique_ptr<Job>> MultiplyCall::MakeJob() {
   auto job = std::make_unique<Job>();
   absl::StatusOr<HostBuffer> input = context().engine.AllocateHost(decoded->input_bytes);
   if (!input.ok()) return input.status();
-  absl::StatusOr<HostBuffer> output = context().engine.AllocateHost(decoded->output_bytes);
+  absl::StatusOr<HostBuffer> output = context().engine.AllocateHost(decoded->output_bytes, *input);
   if (!output.ok()) return output.status();
   for (const PayloadCopy& copy : decoded->copies) {
     CopyPayload(slices.segments(), copy.source, input->data() + copy.offset_bytes);

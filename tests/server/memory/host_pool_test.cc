@@ -81,6 +81,16 @@ TEST(HostPoolTest, SaysWhetherWaitingWouldHelp) {
   EXPECT_TRUE(pool->Allocate(2 * kMiB).ok());
 }
 
+TEST(HostPoolTest, WaitingDoesNotHelpTwoBuffersThatOnlyFitOneByOne) {
+  CountingMemory memory;
+  auto pool = HostPool::Create(memory, 4 * kMiB);
+  auto input = *pool->Allocate(2 * kMiB + 1);  // counted as 2.5 MiB
+  EXPECT_EQ(ReasonOf(pool->Allocate(2 * kMiB, input).status()), Reason::kMemoryTooSmall);
+  EXPECT_EQ(ReasonOf(pool->Allocate(2 * kMiB).status()), Reason::kMemoryFull);
+  EXPECT_TRUE(pool->Allocate(3 * kMiB / 2, input).ok());
+  EXPECT_EQ(ReasonOf(pool->Allocate(SIZE_MAX, input).status()), Reason::kMemoryTooSmall);
+}
+
 TEST(HostPoolTest, AFailedAllocationIsNotCounted) {
   CountingMemory memory;
   auto pool = HostPool::Create(memory, 4 * kMiB);
