@@ -1,5 +1,6 @@
 #include "client/cpp/internal/connection.h"
 
+#include <grpc/grpc.h>
 #include <grpcpp/client_context.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>
@@ -26,7 +27,15 @@ int Milliseconds(absl::Duration duration) {
   return static_cast<int>(std::min<int64_t>(absl::ToInt64Milliseconds(duration), INT_MAX));
 }
 
+// Otherwise gRPC shuts down with the last channel, which takes up to 10 s while one of its threads
+// still polls for a write that was under way.
+void KeepGrpcRunning() {
+  static const bool running = (grpc_init(), true);
+  (void)running;
+}
+
 std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options) {
+  KeepGrpcRunning();
   grpc::ChannelArguments args;
   args.SetUserAgentPrefix(absl::StrCat("gemmd-cpp/", GEMMD_CLIENT_VERSION));
   args.SetMaxReceiveMessageSize(-1);
