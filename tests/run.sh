@@ -107,7 +107,7 @@ if [[ ${full} == yes ]]; then
     checked "Unit tests, address and UB sanitizers" run_sanitized asan '^unit$'
     checked "End-to-end tests, address and UB sanitizers" run_sanitized asan '^e2e$'
     if [[ -x build/asan/bin/decode_fuzz ]]; then
-      checked "Fuzz the decoder" build/asan/bin/decode_fuzz
+      checked "Fuzz the decoder" build/asan/bin/decode_fuzz 60
     fi
   fi
   if stage "Build (tsan)" build tsan; then

@@ -110,14 +110,14 @@ def test_full_queue():
         wait_until_busy(server)
         calls = [server.stub.Multiply.future(small_request(), timeout=PATIENCE) for _ in range(20)]
         refused = [harness.Failure(call) for call in calls if call.exception() is not None]
-        # Two waited, the rest were told at once (while the slow one still ran).
-        assert len(refused) == 18, refused
+        # Two wait, and perhaps one or two more are on their way; the rest were told at once.
+        assert 16 <= len(refused) <= 18, refused
         for failure in refused:
             assert failure.code == CODE.UNAVAILABLE, failure
             assert failure.reason == "QUEUE_FULL", failure
             assert failure.retry_seconds > 0, failure
         slow.result()
-        assert server.metric("gemmd_refused_total", reason="QUEUE_FULL") == 18
+        assert server.metric("gemmd_refused_total", reason="QUEUE_FULL") == len(refused)
         server.check_alive()
 
 

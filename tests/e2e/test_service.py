@@ -317,6 +317,29 @@ def test_open_watch_and_connections_do_not_hold_the_end():
         assert server.wait(30 if harness.SANITIZED else 10) == 0
 
 
+@pytest.mark.parametrize(
+    "method", ["/grpc.health.v1.Health/Watch", "/grpc.health.v1.Health/Check", "/gemm.v1.GemmService/Explain"]
+)
+def test_call_without_a_message_does_not_hold_the_end(method):
+    with running_server("--drain-timeout=5m") as server:
+        stop = threading.Event()
+
+        def send():
+            stop.wait()
+            yield b""
+
+        def started():
+            return server.metric("grpc_server_started_total", grpc_method=method.split("/")[-1])
+
+        before = started()
+        call = server.channel.stream_stream(method)(send())
+        wait_until(lambda: started() > before, "the call")
+        server.terminate()
+        assert server.wait(30 if harness.SANITIZED else 10) == 0
+        stop.set()
+        assert call.code() != grpc.StatusCode.OK
+
+
 def test_sigterm_during_start_up():
     # Whenever the signal comes, the process ends, with nothing worse than 0 or death by the signal
     # (before the handlers stand).
