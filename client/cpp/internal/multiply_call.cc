@@ -16,8 +16,8 @@ absl::StatusOr<std::shared_ptr<MultiplyCall>> MultiplyCall::Create(const Connect
       EncodeMultiply(call->product_, options.message_limit_bytes, call->memory_);
   if (!request.ok()) return request.status();
   call->request_bytes_ = request->Length();
-  call->call_ = std::make_shared<UnaryCall>(connection, options, "/gemm.v1.GemmService/Multiply",
-                                            *request);
+  call->call_ =
+      std::make_shared<UnaryCall>(connection, options, "/gemm.v1.GemmService/Multiply", *request);
   return call;
 }
 
