@@ -24,8 +24,8 @@ namespace gemm {
 // How a configuration sums over k. It depends on the problem alone, never on the batch, the
 // alignment or where operands came from; configurations of one class agree bit for bit.
 enum class NumericsClass : uint8_t {
-  kSequential,       // one accumulator an element, fused multiply-adds in ascending k
-  kQuarters,         // the others: families/sum_order.h
+  kSequential,  // one accumulator an element, fused multiply-adds in ascending k
+  kQuarters,    // the others: families/sum_order.h
   kChunkedQuarters,
   kChunkedLanes,
 };

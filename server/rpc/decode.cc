@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kRequestIdLimit = 128;
 
-absl::Status Invalid(std::string field, std::string message) {
+absl::Status Invalid(const std::string& field, const std::string& message) {
   return ErrorWithReason(Reason::kInvalidRequest, absl::StrCat(field, ": ", message), field);
 }
 

@@ -110,8 +110,7 @@ class ServerTest : public ::testing::Test {
     request.add_payloads(&b, sizeof(b));
     v1::MultiplyReply reply;
     grpc::ClientContext context;
-    const grpc::Status status =
-        v1::GemmService::NewStub(channel_)->Multiply(&context, request, &reply);
+    grpc::Status status = v1::GemmService::NewStub(channel_)->Multiply(&context, request, &reply);
     if (status.ok()) std::memcpy(result, reply.payloads(0).data(), sizeof(*result));
     return status;
   }
