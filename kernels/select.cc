@@ -7,6 +7,13 @@
 namespace gemm {
 namespace {
 
+// What a time that comes from farther away than the nearest row is marked up by, for each step of
+// distance.
+constexpr double kDoubt = 0.08;
+// The part of a time that does not change with the problem: a launch, its first loads, its last
+// stores. The model leaves it out, since it is the same for all.
+constexpr double kFixedSeconds = 1e-6;
+
 // The problem that settles the numerics class of all that share its sizes, type and transposes: one
 // matrix, dense and aligned, alpha 1, beta 0.
 Problem Canonical(const Problem& problem) {
@@ -57,12 +64,16 @@ class Chooser {
     return selection;
   }
 
-  // What the row knows of the kernel, carried over to the problem.
-  double CarriedSeconds(const Problem& problem, const TuningRow& row, const KernelRef& kernel,
-                        const MeasuredKernel& measured) const {
-    const double here = kernel.family->ModelSeconds(problem, device_, kernel.config);
-    const double there = kernel.family->ModelSeconds(CentreOf(row.bucket), device_, kernel.config);
-    return 1e-6 * measured.microseconds * (there > 0 ? here / there : 1);
+  // What the nearest row that knows the kernel says of it here, or 0.
+  double MeasuredSeconds(const Problem& problem, const KernelRef& kernel) const {
+    const NearRows rows = NearestRows(table_, BucketOf(problem));
+    for (const NearRows::Near& near : rows.span()) {
+      for (const MeasuredKernel& measured : near.row->kernels) {
+        if (measured.kernel != kernel.get().name) continue;
+        return CarriedSeconds(problem, *near.row, kernel, measured);
+      }
+    }
+    return 0;
   }
 
  private:
@@ -75,22 +86,43 @@ class Chooser {
 
   Selection Measured(const Problem& problem, Class numerics) const {
     Selection selection;
-    const TuningRow* row = NearestRow(table_, BucketOf(problem));
-    if (row == nullptr) return selection;
+    const NearRows rows = NearestRows(table_, BucketOf(problem));
     double least_seconds = 0;
-    for (const MeasuredKernel& measured : row->kernels) {
-      const KernelRef kernel = Named(measured.kernel);
-      // A name that is gone was measured with another build.
-      if (kernel.family == nullptr || !Runs(problem, numerics, kernel)) continue;
-      const double seconds = CarriedSeconds(problem, *row, kernel, measured);
-      if (selection.kernel.family == nullptr || seconds < least_seconds) {
-        selection.kernel = kernel;
-        least_seconds = seconds;
+    for (size_t r = 0; r < rows.count; ++r) {
+      for (const MeasuredKernel& measured : rows.near[r].row->kernels) {
+        const KernelRef kernel = Named(measured.kernel);
+        // A name that is gone was measured with another build.
+        if (kernel.family == nullptr || !Runs(problem, numerics, kernel)) continue;
+        // A nearer row has spoken for it.
+        if (IsIn(measured.kernel, rows.span().first(r))) continue;
+        const double seconds = CarriedSeconds(problem, *rows.near[r].row, kernel, measured) *
+                               (1 + kDoubt * (rows.near[r].distance - rows.near[0].distance));
+        if (selection.kernel.family == nullptr || seconds < least_seconds) {
+          selection.kernel = kernel;
+          selection.row = rows.near[r].row;
+          least_seconds = seconds;
+        }
       }
     }
     selection.reason = "measured";
-    selection.row = row;
     return selection;
+  }
+
+  // The row's time, carried over to the problem.
+  double CarriedSeconds(const Problem& problem, const TuningRow& row, const KernelRef& kernel,
+                        const MeasuredKernel& measured) const {
+    const double here = kernel.family->ModelSeconds(problem, device_, kernel.config);
+    const double there = kernel.family->ModelSeconds(CentreOf(row.bucket), device_, kernel.config);
+    return 1e-6 * measured.microseconds * (here + kFixedSeconds) / (there + kFixedSeconds);
+  }
+
+  static bool IsIn(std::string_view kernel, std::span<const NearRows::Near> rows) {
+    for (const NearRows::Near& near : rows) {
+      for (const MeasuredKernel& measured : near.row->kernels) {
+        if (measured.kernel == kernel) return true;
+      }
+    }
+    return false;
   }
 
   Selection Modelled(const Problem& problem, Class numerics) const {
@@ -162,11 +194,8 @@ Selection Explain(const Problem& problem, const DeviceInfo& device,
       candidate.why_not = family->WhyNot(problem, device, config);
       if (candidate.why_not.empty()) {
         candidate.modelled_seconds = family->ModelSeconds(problem, device, config);
-        for (int i = 0; selection.row != nullptr && i < kKernelsARow; ++i) {
-          const MeasuredKernel& measured = selection.row->kernels[static_cast<size_t>(i)];
-          if (measured.kernel != name) continue;
-          candidate.measured_seconds =
-              chooser.CarriedSeconds(problem, *selection.row, candidate.kernel, measured);
+        if (selection.row != nullptr) {
+          candidate.measured_seconds = chooser.MeasuredSeconds(problem, candidate.kernel);
         }
       }
       selection.candidates.push_back(std::move(candidate));

@@ -6,9 +6,11 @@
 //   2. class     how the product sums is settled by m, n, k, type and transposes alone, so that a
 //                result's bits never depend on the batch it came in or on where operands lay: only
 //                configurations of that numerics class are left, unless none of them is legal;
-//   3. measured  the nearest row of the table, each kernel's time carried over to this problem by
-//                the ratio of its modelled times here and there: the least wins;
-//   4. modelled  without such a row, the least modelled time. The reference is among them.
+//   3. measured  the rows of the table near the problem's bucket, or the bucket's own: each
+//                kernel's time in the nearest row that names it, carried over to this problem by
+//                the ratio of its modelled times here and there, and marked up for distance. The
+//                least wins;
+//   4. modelled  without a usable row, the least modelled time. The reference is among them.
 
 #ifndef GEMMD_KERNELS_SELECT_H_
 #define GEMMD_KERNELS_SELECT_H_
@@ -34,7 +36,7 @@ struct Candidate {
   KernelRef kernel;
   std::string why_not;          // empty: it can run the problem
   double modelled_seconds = 0;  // only when it can
-  double measured_seconds = 0;  // carried over from the row that was used; 0 if it is not in there
+  double measured_seconds = 0;  // carried over from the nearest row that names it, or 0
 };
 
 struct Selection {

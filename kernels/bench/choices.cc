@@ -41,8 +41,9 @@ std::string ExplanationText(const Problem& problem, const DeviceInfo& device,
   std::string text = NameOf(selection.kernel) + ", " + selection.reason + "\n";
   if (selection.row != nullptr) {
     const Problem centre = CentreOf(selection.row->bucket);
-    text += "measured row: " + std::to_string(centre.m) + " x " + std::to_string(centre.n) + " x " +
-            std::to_string(centre.k) + ", batch " + std::to_string(centre.batch_count) + "\n";
+    text += "the row it rests on: " + std::to_string(centre.m) + " x " + std::to_string(centre.n) +
+            " x " + std::to_string(centre.k) + ", batch " + std::to_string(centre.batch_count) +
+            "\n";
   }
   char line[128];
   std::snprintf(line, sizeof(line), "  %-32s %-18s %12s %12s\n", "kernel", "sum", "modelled us",

@@ -59,9 +59,20 @@ struct TuningTable {
 // The table of this build for the device; without rows if there is none.
 const TuningTable& TuningFor(const DeviceInfo& device);
 
-// The row whose bucket is nearest, counted in octaves of the sizes, or null if none is near enough
-// to say anything. Ties go to the earlier row.
-const TuningRow* NearestRow(const TuningTable& table, const ShapeBucket& bucket);
+// Rows whose buckets are near a bucket, the nearest first, ties in the table's order: that bucket's
+// own alone if it is there, and none that is too far away to say anything.
+struct NearRows {
+  static constexpr size_t kMost = 6;
+  struct Near {
+    const TuningRow* row = nullptr;
+    int distance = 0;  // weighted octaves, see tuning_table.cc
+  };
+  std::array<Near, kMost> near;
+  size_t count = 0;
+
+  std::span<const Near> span() const { return {near.data(), count}; }
+};
+NearRows NearestRows(const TuningTable& table, const ShapeBucket& bucket);
 
 }  // namespace gemm
 

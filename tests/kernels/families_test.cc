@@ -196,7 +196,8 @@ TEST(StridedGemm, UnreadOperandsLeaveAnEmptySum) {
   EXPECT_EQ(MakeStridedGemm<float>(problem, {}).alpha, 0);  // not infinity times the empty sum
 }
 
-// What Select takes on an H200. A change here is a change of what users run: measure both.
+// What the cost model takes on an H200 where no measured row does: what users run on other cards.
+// The table's choices are in golden_choices.txt.
 TEST(Model, ChoicesAreTheseUntilMeasuredOtherwise) {
   struct Choice {
     DType dtype;
@@ -233,7 +234,8 @@ TEST(Model, ChoicesAreTheseUntilMeasuredOtherwise) {
   for (const Choice& choice : choices) {
     const Problem problem =
         DenseProblem(choice.dtype, choice.m, choice.n, choice.k, choice.batch_count);
-    EXPECT_EQ(Select(problem, H200(), Families()).kernel.get().name, choice.kernel)
+    EXPECT_EQ(Select(problem, H200(), Families(), {}, TuningTable{}).kernel.get().name,
+              choice.kernel)
         << choice.m << " x " << choice.n << " x " << choice.k << " batch " << choice.batch_count;
   }
 }
@@ -243,7 +245,8 @@ TEST(Model, TakesTheReferenceOnlyWhereNothingElseRuns) {
     for (int64_t m : {1, 17, 512, 8192}) {
       for (int64_t n : {1, 100, 4096}) {
         for (int64_t k : {0, 1, 64, 5000}) {
-          const Selection selection = Select(DenseProblem(dtype, m, n, k), H200(), Families());
+          const Selection selection =
+              Select(DenseProblem(dtype, m, n, k), H200(), Families(), {}, TuningTable{});
           EXPECT_NE(selection.kernel.family, &Reference()) << m << " " << n << " " << k;
         }
       }

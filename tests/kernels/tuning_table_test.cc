@@ -43,7 +43,7 @@ TuningRow RowAt(ShapeBucket bucket, std::string_view kernel) {
   return row;
 }
 
-TEST(NearestRow, IsTheBucketsOwnOrTheClosest) {
+TEST(NearestRows, AreTheBucketsOwnOrTheClosestInOrder) {
   const std::array<TuningRow, 4> rows = {
       RowAt({DType::kF32, false, false, 4, 4, 4, 0}, "small"),
       RowAt({DType::kF32, false, false, 6, 6, 6, 0}, "middle"),
@@ -51,20 +51,39 @@ TEST(NearestRow, IsTheBucketsOwnOrTheClosest) {
       RowAt({DType::kF64, false, false, 5, 5, 5, 0}, "f64"),
   };
   const TuningTable table{90, 132, rows};
+  using Names = std::vector<std::string_view>;
   const auto nearest = [&](const ShapeBucket& bucket) {
-    const TuningRow* row = NearestRow(table, bucket);
-    return row == nullptr ? std::string_view("none") : row->kernels[0].kernel;
+    const NearRows found = NearestRows(table, bucket);
+    Names names;
+    for (const NearRows::Near& near : found.span()) names.push_back(near.row->kernels[0].kernel);
+    return names;
   };
-  EXPECT_EQ(nearest({DType::kF32, false, false, 6, 6, 6, 0}), "middle");
-  EXPECT_EQ(nearest({DType::kF32, true, false, 6, 6, 6, 0}), "transposed");
-  EXPECT_EQ(nearest({DType::kF32, false, false, 6, 6, 7, 0}), "middle");
-  EXPECT_EQ(nearest({DType::kF32, false, false, 4, 4, 5, 0}), "small");
-  EXPECT_EQ(nearest({DType::kF32, false, false, 5, 5, 5, 0}), "small");  // a tie: the earlier
-  EXPECT_EQ(nearest({DType::kF32, false, false, 6, 6, 6, 4}), "middle");
-  EXPECT_EQ(nearest({DType::kF32, false, true, 6, 6, 6, 0}), "middle");
-  EXPECT_EQ(nearest({DType::kF64, false, false, 6, 6, 6, 0}), "f64");  // never another type's
-  EXPECT_EQ(nearest({DType::kF32, false, false, 9, 9, 9, 0}), "none");
-  EXPECT_EQ(NearestRow({}, {}), nullptr);
+  // Its own row speaks alone.
+  EXPECT_EQ(nearest({DType::kF32, false, false, 6, 6, 6, 0}), Names({"middle"}));
+  EXPECT_EQ(nearest({DType::kF32, true, false, 6, 6, 6, 0}), Names({"transposed"}));
+  EXPECT_EQ(nearest({DType::kF32, false, false, 6, 6, 7, 0}), Names({"middle", "transposed"}));
+  EXPECT_EQ(nearest({DType::kF32, false, false, 4, 4, 5, 0}),
+            Names({"small", "middle"}));  // transposed is too far
+  EXPECT_EQ(nearest({DType::kF32, false, false, 5, 5, 5, 0}),
+            Names({"small", "middle", "transposed"}));  // a tie: the earlier first
+  EXPECT_EQ(nearest({DType::kF32, true, false, 5, 6, 6, 4}), Names({"transposed", "middle"}));
+  EXPECT_EQ(nearest({DType::kF64, false, false, 6, 6, 6, 0}), Names({"f64"}));  // of its type only
+  EXPECT_EQ(nearest({DType::kF32, false, false, 9, 9, 9, 0}), Names());
+  EXPECT_EQ(NearestRows({}, {}).count, 0u);
+}
+
+TEST(NearestRows, KeepsTheNearestOfMany) {
+  std::vector<TuningRow> rows;
+  for (int8_t k = 0; k < 12; ++k)
+    rows.push_back(RowAt({DType::kF32, false, false, 6, 6, k, 0}, "k"));
+  const ShapeBucket bucket{DType::kF32, false, false, 7, 6, 11, 0};
+  const NearRows found = NearestRows({90, 132, rows}, bucket);
+  ASSERT_GT(found.count, 1u);
+  EXPECT_EQ(found.near[0].row->bucket.log2_k, 11);
+  for (size_t i = 1; i < found.count; ++i) {
+    EXPECT_EQ(found.near[i].row->bucket.log2_k, 11 - static_cast<int>(i));
+    EXPECT_GT(found.near[i].distance, found.near[i - 1].distance);
+  }
 }
 
 TEST(TuningFor, SpeaksForOneKindOfDevice) {
