@@ -34,12 +34,14 @@ grpc::Slice SliceOver(HostBuffer buffer) {
 
 MultiplyCall::MultiplyCall(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context)
     : Call(context, grpc_context, RpcMethod::kMultiply, context.product_admission,
-           context.options.message_limit_bytes),
-      refused_(context.refusing) {
+           context.options.message_limit_bytes) {
+  // First counted, then asked, so that a drain either sees this call or has it refused.
+  context.products_in_flight.Add();
+  refused_ = context.refusing;
   if (refused_) {
+    context.products_in_flight.Remove();
     Fail(ErrorWithReason(Reason::kDraining, "the server is shutting down"));
   } else {
-    context.products_in_flight.Add();
     Open();
   }
 }

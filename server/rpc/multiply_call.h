@@ -26,7 +26,7 @@ class MultiplyCall final : public Call {
   grpc::ByteBuffer MakeReply(Job& job);
   void Log(const absl::Status& status, const Job* job) const;
 
-  const bool refused_;
+  bool refused_ = false;  // constant after the constructor; then it is not counted as in flight
   const std::shared_ptr<CancelToken> cancel_ = std::make_shared<CancelToken>();
   std::string request_id_;
   absl::Duration decode_ = absl::ZeroDuration();

@@ -31,6 +31,9 @@ constexpr uint64_t kControlCalls = 1024;
 constexpr int kKeepaliveTimeMs = 30'000;
 constexpr int kKeepaliveTimeoutMs = 20'000;
 
+// When the products are done, what is left ends by itself, unless its caller sends no message.
+constexpr absl::Duration kControlCallsEnd = absl::Seconds(1);
+
 class UnknownCall final : public Call {
  public:
   UnknownCall(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context)
@@ -180,7 +183,7 @@ class RpcServerImpl final : public RpcServer {
     // gRPC's own shutdown cancels calls that arrive from now on instead of saying why, so what is
     // under way ends first.
     Drain(deadline);
-    server_->Shutdown(absl::ToChronoTime(deadline));
+    server_->Shutdown(absl::ToChronoTime(std::min(deadline, absl::Now() + kControlCallsEnd)));
     server_.reset();
   }
 
