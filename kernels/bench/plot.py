@@ -98,7 +98,8 @@ def draw_roofline(run, rungs, path, size=4096):
     axes.annotate(f"memory, {COPY_TBS} TB/s", (0.55, COPY_TBS * 0.55 * 0.55), fontsize=7, color=INK,
                   rotation=38)
     for r in rungs:
-        if r["size"] != size or not r["flops_per_global_byte"]:
+        other_microtile = r["rung"].startswith("cache-blocked") and r["rung"] != "cache-blocked 8x8"
+        if r["size"] != size or not r["flops_per_global_byte"] or other_microtile:
             continue
         axes.plot(r["flops_per_global_byte"], r["tflops"], "o", color=BLUE, markersize=5)
         axes.annotate(title_of(r), (r["flops_per_global_byte"], r["tflops"]), (5, 4),
