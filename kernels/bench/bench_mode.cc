@@ -41,7 +41,9 @@ cudaError_t Measure(Session& session, const Flags& flags, const Problem& problem
   std::vector<std::unique_ptr<PreparedRotation>> rotations;
   std::vector<Contender> contenders;
   std::vector<size_t> at;
-  for (const Candidate& candidate : selection.candidates) {
+  // Last first, as MeasureKernels: the reference sets the bits of its class.
+  for (size_t c = selection.candidates.size(); c-- > 0;) {
+    const Candidate& candidate = selection.candidates[c];
     const bool chosen = candidate.kernel.family == selection.kernel.family &&
                         candidate.kernel.config == selection.kernel.config;
     if (!candidate.why_not.empty() || !(chosen || flags.all)) continue;

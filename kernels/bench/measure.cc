@@ -59,7 +59,10 @@ cudaError_t MeasureKernels(Workbench& bench, const Problem& problem,
   // 1. Check, with the time of that one launch.
   std::vector<Entry> entries;
   double best_once = 0;
-  for (const KernelRef& kernel : Hopeful(problem, bench.device(), families, options.hopeless)) {
+  std::vector<KernelRef> hopeful = Hopeful(problem, bench.device(), families, options.hopeless);
+  // Last first: the reference, or what is nearest to it, sets the bits of its class.
+  std::reverse(hopeful.begin(), hopeful.end());
+  for (const KernelRef& kernel : hopeful) {
     KernelTime& time = times->emplace_back();
     time.kernel = kernel;
     time.rough = true;

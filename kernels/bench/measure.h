@@ -51,8 +51,8 @@ struct MeasureOptions {
   double keep = 1.5;     // by a first pass over the operand sets: left at that
 };
 
-// The configurations of the families that can run the problem, in registry order. Each is checked
-// first. The families have been prepared.
+// The configurations of the families that can run the problem, the last of the last family first.
+// Each is checked first. The families have been prepared.
 [[nodiscard]] cudaError_t MeasureKernels(Workbench& bench, const Problem& problem,
                                          std::span<const KernelFamily* const> families,
                                          const MeasureOptions& options,
