@@ -160,9 +160,10 @@ def raw_multiply(channel):
 
 
 def gemmd_command(*flags):
-    """gemmd on the CPU and on ports of its own, except where `flags` say otherwise."""
+    """gemmd on GEMMD_TEST_DEVICE, by default the CPU, and on ports of its own, except where `flags`
+    say otherwise."""
     defaults = {
-        "--device": "cpu",
+        "--device": os.environ.get("GEMMD_TEST_DEVICE", "cpu"),
         "--listen": "127.0.0.1:0",
         "--metrics-listen": "127.0.0.1:0",
         "--log-format": "json",
