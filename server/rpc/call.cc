@@ -2,6 +2,8 @@
 
 #include <grpcpp/support/proto_buffer_reader.h>
 
+#include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -14,6 +16,15 @@ namespace {
 
 // Our clients say here how long their message is, so that small calls are not counted as large.
 constexpr char kRequestBytesKey[] = "gemmd-request-bytes";
+
+// version-traceid-parentid-flags in lower-case hex, as W3C Trace Context has it for version 00.
+bool IsTraceparent(const std::string& text) {
+  constexpr std::string_view kForm = "hh-hhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhh-hhhhhhhhhhhhhhhh-hh";
+  return text.size() == kForm.size() &&
+         std::equal(text.begin(), text.end(), kForm.begin(), [](char c, char form) {
+           return form == '-' ? c == '-' : (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+         });
+}
 
 bool IsRefusal(Reason reason) {
   switch (reason) {
@@ -65,6 +76,14 @@ absl::StatusOr<uint64_t> Call::BytesToAdmit() const {
                      message_limit_bytes_, " for a message (--message-limit)"));
   }
   return announced_bytes;
+}
+
+std::string Call::traceparent() const {
+  const auto& metadata = grpc_context_.client_metadata();
+  const auto entry = metadata.find("traceparent");
+  if (entry == metadata.end()) return {};
+  const std::string text(entry->second.data(), entry->second.size());
+  return IsTraceparent(text) ? text : std::string();
 }
 
 void Call::Open() {

@@ -99,6 +99,9 @@ class Call : public grpc::ServerGenericBidiReactor {
   absl::Duration admit_duration() const { return admit_; }
   absl::Duration receive_duration() const { return receive_; }
   std::string peer() const { return grpc_context_.peer(); }
+  // The caller's W3C trace context (metadata traceparent), empty if there is none or not a valid
+  // one.
+  std::string traceparent() const;
   RpcMethod method() const { return method_; }
   absl::Time started() const { return started_; }
 

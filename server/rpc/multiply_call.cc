@@ -140,9 +140,11 @@ void MultiplyCall::Log(const absl::Status& status, const Job* job) const {
   if (!CallIsLogged(static_cast<int>(status.code()), total)) return;
   CallRecord record;
   const std::string caller = peer();
+  const std::string trace = traceparent();
   record.method = "Multiply";
   record.peer = caller;
   record.request_id = request_id_;
+  record.traceparent = trace;
   record.phases[static_cast<int>(Phase::kAdmit)] = admit_duration();
   record.phases[static_cast<int>(Phase::kReceive)] = receive_duration();
   record.phases[static_cast<int>(Phase::kDecode)] = decode_;

@@ -66,9 +66,10 @@ using PhaseTimes = std::array<absl::Duration, kPhaseCount>;
 
 // One finished call. Views need to last as long as the call to LogCall.
 struct CallRecord {
-  std::string_view method;      // "Multiply"
-  std::string_view peer;        // as gRPC says it
-  std::string_view request_id;  // the caller's; may be empty
+  std::string_view method;            // "Multiply"
+  std::string_view peer;              // as gRPC says it
+  std::string_view request_id;        // the caller's; may be empty
+  std::string_view traceparent = {};  // the caller's W3C trace context; may be empty
   int64_t m = 0;
   int64_t n = 0;
   int64_t k = 0;

@@ -192,11 +192,27 @@ def test_log_is_json_and_names_what_failed(server):
     bad = small_request()
     bad.request_id = "log-test-17"
     bad.product.m = 7
-    failure_of(lambda: server.multiply(bad))
-    wait_until(
-        lambda: any(record.get("request_id") == "log-test-17" for record in server.records()),
-        "the failed call in the log",
-    )
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    failure_of(lambda: server.stub.Multiply(bad, metadata=[("traceparent", trace)]))
+
+    def logged():
+        return [r for r in server.records() if r.get("request_id") == "log-test-17"]
+
+    wait_until(logged, "the failed call in the log")
+    assert logged()[0]["traceparent"] == trace
+
+
+def test_a_forged_trace_context_is_not_logged(server):
+    bad = small_request()
+    bad.request_id = "log-test-18"
+    bad.product.m = 7
+    failure_of(lambda: server.stub.Multiply(bad, metadata=[("traceparent", "00-none-of-that-01")]))
+
+    def logged():
+        return [r for r in server.records() if r.get("request_id") == "log-test-18"]
+
+    wait_until(logged, "the failed call in the log")
+    assert "traceparent" not in logged()[0]
 
 
 # Options
