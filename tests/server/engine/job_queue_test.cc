@@ -32,6 +32,7 @@ class JobQueueTest : public testing::Test {
 
   static std::vector<int64_t> Names(const std::vector<std::unique_ptr<Job>>& jobs) {
     std::vector<int64_t> names;
+    names.reserve(jobs.size());
     for (const auto& job : jobs) names.push_back(job->problem.m);
     return names;
   }
@@ -96,9 +97,8 @@ TEST_F(JobQueueTest, ARemovedJobIsNotChargedToItsCaller) {
   Push(MakeLarge(203, "b"));
   ASSERT_NE(queue_.Remove(token.get()), nullptr);
   Push(MakeLarge(103, "a"));
-  std::vector<int64_t> order;
-  for (int i = 0; i < 4; ++i) order.push_back(Pop().front());
-  EXPECT_THAT(order, ElementsAre(201, 102, 103, 202));  // as if 101 had never come
+  // As if 101 had never come.
+  for (int64_t m : {201, 102, 103, 202}) EXPECT_THAT(Pop(), ElementsAre(m));
 }
 
 TEST_F(JobQueueTest, ACallerWhoseJobsAllTimeOutKeepsItsTurn) {
