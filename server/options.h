@@ -72,8 +72,9 @@ struct Options {
   // count, 2^31 - 1.
   uint64_t message_limit_bytes = uint64_t{64} << 20;
 
-  // Bytes of requests that may be on their way in at once; more wait in line with their messages
-  // unread. Default 1 GiB. Larger lets more calls overlap their uploads. At least message_limit.
+  // Bytes of requests that may be under way at once, from their first byte to their product; more
+  // wait in line with their messages unread. Default 1 GiB. Larger lets more calls overlap. At
+  // least message_limit.
   uint64_t admission_budget_bytes = uint64_t{1} << 30;
 
   // Calls that may wait in that line; more are refused with UNAVAILABLE. Default 1024. Longer rides

@@ -79,8 +79,7 @@ class Call : public grpc::ServerGenericBidiReactor {
   // Passes the gate, then reads the message. Until then its bytes stay with the caller.
   void Open();
 
-  // The whole message is in memory, on a thread of gRPC: be quick or use the executor. The message
-  // stays counted against admission until ReleaseMessage.
+  // The whole message is in memory, on a thread of gRPC: be quick or use the executor.
   virtual void OnMessage() = 0;
   // The caller has gone; the call still has to be finished.
   virtual void OnCallerGone() {}
@@ -88,6 +87,10 @@ class Call : public grpc::ServerGenericBidiReactor {
   grpc::ByteBuffer& message() { return message_; }
   // For small requests. False: it was not one, and the call has failed.
   bool ParseMessage(google::protobuf::MessageLite& request);
+  // Frees the message's memory. Its bytes stay counted against admission: by then they are in host
+  // memory, and who waits in line must not upload what would find none.
+  void FreeMessage() { message_.Clear(); }
+  // Frees the message and lets the next in line in.
   void ReleaseMessage();
 
   void Reply(grpc::ByteBuffer reply);

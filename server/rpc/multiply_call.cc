@@ -62,6 +62,7 @@ void MultiplyCall::Decode() {
   const absl::Time start = absl::Now();
   absl::StatusOr<std::unique_ptr<Job>> job = MakeJob();
   decode_ = absl::Now() - start;
+  FreeMessage();
   if (!job.ok()) return OnProduct(job.status(), nullptr);
   Metrics& metrics = context().metrics;
   metrics.ObservePhase(Phase::kAdmit, admit_duration());
