@@ -231,7 +231,7 @@ Flags::Flags(Options& options) {
   Add("--message-limit", options.message_limit_bytes,
       Size(kKiB, std::numeric_limits<int32_t>::max()), "Largest request, and largest reply");
   Add("--admission-budget", options.admission_budget_bytes, Size(kKiB),
-      "Bytes of requests on their way in at once; more wait unread");
+      "Bytes of requests under way at once; more wait unread");
   Add("--admission-line", options.admission_line, Count<int>(0, 1'000'000),
       "Calls that may wait for admission; more are refused");
   Add("--host-memory", options.host_memory_bytes, Size(kMiB),

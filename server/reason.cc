@@ -40,7 +40,7 @@ const ReasonInfo& InfoOf(Reason reason) { return kReasons[static_cast<size_t>(re
 
 std::string_view NameOf(Reason reason) { return InfoOf(reason).name; }
 
-absl::Status ErrorWithReason(Reason reason, std::string message, std::string field) {
+absl::Status ErrorWithReason(Reason reason, const std::string& message, std::string field) {
   absl::Status status(InfoOf(reason).code, message);
   status.SetPayload(kReasonUrl, absl::Cord(std::string(NameOf(reason))));
   if (!field.empty()) status.SetPayload(kFieldUrl, absl::Cord(std::move(field)));

@@ -32,7 +32,7 @@ std::string_view NameOf(Reason reason);  // "QUEUE_FULL"
 
 // A status with the code that belongs to `reason`, carrying it. `field` is a path such as
 // "product.a.leading_dimension" or empty.
-absl::Status ErrorWithReason(Reason reason, std::string message, std::string field = {});
+absl::Status ErrorWithReason(Reason reason, const std::string& message, std::string field = {});
 
 std::optional<Reason> ReasonOf(const absl::Status& status);
 std::string FieldOf(const absl::Status& status);  // empty if none

@@ -224,7 +224,7 @@ class CudaDevice final : public Device {
     tasks.reserve(batch.jobs.size());
     for (size_t i = 0; i < batch.jobs.size(); ++i) {
       if (std::optional<Task> task = MakeTask(*batch.jobs[i], batch.statuses[i])) {
-        tasks.push_back(*std::move(task));
+        tasks.push_back(*task);
       }
     }
     if (tasks.empty()) return;

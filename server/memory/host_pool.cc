@@ -56,8 +56,8 @@ HostPool::~HostPool() {
 
 size_t HostPool::SizeClass(size_t size_bytes) {
   if (size_bytes <= kSmallestClassBytes) return kSmallestClassBytes;
-  const size_t step = std::bit_floor(size_bytes - 1) / kStepsPerDoubling;
-  return (size_bytes + step - 1) / step * step;
+  const size_t step = std::bit_floor(size_bytes - 1) / kStepsPerDoubling;  // a power of two
+  return (size_bytes + step - 1) & ~(step - 1);
 }
 
 absl::StatusOr<HostBuffer> HostPool::Allocate(size_t size_bytes, const HostBuffer& beside) {

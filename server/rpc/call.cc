@@ -149,7 +149,7 @@ void Call::ReleaseMessage() {
 
 void Call::Reply(grpc::ByteBuffer reply) {
   CountHandled(absl::OkStatus());
-  reply_ = std::move(reply);
+  reply_.Swap(&reply);
   replied_at_ = absl::Now();
   StartWriteAndFinish(&reply_, grpc::WriteOptions(), grpc::Status::OK);
 }
