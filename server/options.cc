@@ -123,6 +123,7 @@ Kind<T> Count(T min, T max) {
 template <typename T>
 Kind<T> OneOf(std::vector<std::pair<std::string, T>> choices) {
   std::vector<std::string> names;
+  names.reserve(choices.size());
   for (const auto& choice : choices) names.push_back(choice.first);
   const std::string list = absl::StrJoin(names, "|");
   const auto parse = [choices, list](const std::string& text) -> absl::StatusOr<T> {

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <future>
+#include <iterator>
 #include <mutex>
 #include <utility>
 
@@ -87,7 +88,8 @@ absl::Status SelfTest(Engine& engine) {
   std::promise<absl::Status> promise;
   std::future<absl::Status> result = promise.get_future();
   job->done = [&promise, &kD](absl::Status status, std::unique_ptr<Job> done) {
-    if (status.ok() && std::memcmp(done->output.data(), kD, sizeof(kD)) != 0) {
+    const auto* d = reinterpret_cast<const float*>(done->output.data());
+    if (status.ok() && !std::equal(std::begin(kD), std::end(kD), d)) {
       status = absl::InternalError("the device computed a wrong product");
     }
     promise.set_value(std::move(status));
