@@ -51,11 +51,12 @@ PendingCall BeginAndFree(const Client& client, int64_t n,
                          absl::AnyInvocable<void(absl::Status)> over) {
   auto square = std::make_unique<Square>(n);
   const MultiplyArgs<float> args = square->args();
-  return client.MultiplyAsync<float>(args, [square = std::move(square), over = std::move(over)](
-                                               absl::StatusOr<MultiplyReport> report) mutable {
-    square.reset();
-    over(report.status());
-  });
+  return client.MultiplyAsync<float>(
+      args, [square = std::move(square),
+             over = std::move(over)](const absl::StatusOr<MultiplyReport>& report) mutable {
+        square.reset();
+        over(report.status());
+      });
 }
 
 // The same, waiting for the end. `act` gets the call while it is under way.

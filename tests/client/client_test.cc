@@ -24,9 +24,7 @@ using testing::DetailedStatus;
 using ::testing::ElementsAre;
 using testing::FakeServer;
 using testing::FrozenProxy;
-using ::testing::Ge;
 using ::testing::HasSubstr;
-using ::testing::Lt;
 using testing::StallingServer;
 
 Client ConnectTo(const std::string& address, ClientOptions options = {}) {
@@ -223,6 +221,7 @@ TEST_F(ClientTest, LargeMessagesBothWays) {
 
 TEST_F(ClientTest, ManyThreadsShareAClient) {
   std::vector<std::thread> threads;
+  threads.reserve(8);
   for (int t = 0; t < 8; ++t) {
     threads.emplace_back([this, t] {
       for (int i = 0; i < 20; ++i) {

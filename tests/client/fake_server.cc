@@ -137,7 +137,7 @@ grpc::Status FakeServer::Record(const grpc::ServerContext& context) {
   last_announced_bytes_ = MetadataValue(context, "gemmd-request-bytes");
   last_user_agent_ = MetadataValue(context, "user-agent");
   if (failures_.empty()) return grpc::Status::OK;
-  const grpc::Status status = failures_.front();
+  grpc::Status status = failures_.front();
   failures_.erase(failures_.begin());
   return status;
 }
@@ -145,9 +145,9 @@ grpc::Status FakeServer::Record(const grpc::ServerContext& context) {
 grpc::Status FakeServer::Multiply(grpc::ServerContext* context, const v1::MultiplyRequest* request,
                                   v1::MultiplyReply* reply) {
   if (grpc::Status status = Record(*context); !status.ok()) return status;
-  const grpc::Status status = request->product().data_type() == v1::DATA_TYPE_F32
-                                  ? Compute<float>(*request, *reply->add_payloads())
-                                  : Compute<double>(*request, *reply->add_payloads());
+  grpc::Status status = request->product().data_type() == v1::DATA_TYPE_F32
+                            ? Compute<float>(*request, *reply->add_payloads())
+                            : Compute<double>(*request, *reply->add_payloads());
   v1::ExecutionReport& report = *reply->mutable_report();
   report.set_kernel("fake_f32_1x1x1");
   report.set_device("fake");

@@ -1,6 +1,7 @@
 #include "tests/client/frozen_proxy.h"
 
 #include <arpa/inet.h>
+#include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -43,7 +44,7 @@ FrozenProxy::FrozenProxy(int server_port)
   setsockopt(listener_, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
   sockaddr_in address = Loopback(0);
   socklen_t size = sizeof address;
-  bind(listener_, reinterpret_cast<sockaddr*>(&address), size);
+  EXPECT_EQ(bind(listener_, reinterpret_cast<sockaddr*>(&address), size), 0);
   listen(listener_, 8);
   getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
   port_ = ntohs(address.sin_port);

@@ -65,7 +65,7 @@ TEST(LifetimeTest, ThousandsOfClientsLeaveNothingBehind) {
   EXPECT_NEAR(CountEntries("/proc/self/fd"), descriptors, 32);  // the last ones are still closing
   EXPECT_NEAR(CountEntries("/proc/self/task"), threads, 8);     // gRPC's own come and go
   if (!kSanitized) {
-    EXPECT_LT(ResidentBytes(), resident_bytes + kClients * 1024);
+    EXPECT_LT(ResidentBytes(), resident_bytes + int64_t{kClients} * 1024);
   }
 }
 

@@ -42,7 +42,7 @@ class NpyTest : public ::testing::Test {
     const std::string path = Write(bytes);
     const absl::Status status = NpyArray::Open(path).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-    const std::string message(status.message());
+    std::string message(status.message());
     EXPECT_THAT(message, StartsWith(path + ": "));
     return message;
   }

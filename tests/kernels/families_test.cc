@@ -160,7 +160,7 @@ TEST(SumOrder, CutsKByItselfIntoWholeGranules) {
     for (NumericsClass numerics : {NumericsClass::kQuarters, NumericsClass::kChunkedQuarters}) {
       const int64_t length = ChunkLength(numerics, k);
       const int64_t chunks = ChunkCount(numerics, k);
-      EXPECT_EQ(length % (kQuarters * kQuarterGranule), 0) << k;
+      EXPECT_EQ(length % (int64_t{kQuarters} * kQuarterGranule), 0) << k;
       EXPECT_GE(length * chunks, k) << k;
       EXPECT_LT(length * (chunks - 1), k) << k;
       EXPECT_LE(chunks, numerics == NumericsClass::kQuarters ? 1 : 256) << k;

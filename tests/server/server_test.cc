@@ -224,7 +224,7 @@ TEST_F(ServerTest, EndsWhenTheLastDeviceIsLostThoughOneOfItsLanesNeverReturns) {
 
 TEST_F(ServerTest, RefusesToStartOnADeviceThatComputesWrongNumbers) {
   puppet_->on_run = [this](Job& job) {
-    const absl::Status status = Compute(job);
+    absl::Status status = Compute(job);
     job.output.data()[0] ^= std::byte{1};
     return status;
   };

@@ -192,6 +192,7 @@ TEST_F(HeldEngineTest, WhatWaitsLeavesAsOneBatch) {
   Start();
   auto first = Occupy();
   std::vector<std::future<Outcome>> waiting;
+  waiting.reserve(5);
   for (int i = 0; i < 5; ++i) waiting.push_back(Submit(MakeJob()));
   release_.Notify();
   EXPECT_EQ(first.get().job->report.batch_problems, 1u);
@@ -299,12 +300,13 @@ TEST_F(EngineTest, ManyCallersAreAllAnsweredOnce) {
   Start();
   std::atomic<int> answered{0};
   std::vector<std::thread> callers;
+  callers.reserve(4);
   for (int t = 0; t < 4; ++t) {
     callers.emplace_back([&] {
       for (int i = 0; i < 500; ++i) {
         auto job = MakeJob();
         const auto cancel = job->cancel;
-        job->done = [&answered](absl::Status, std::unique_ptr<Job>) { ++answered; };
+        job->done = [&answered](const absl::Status&, std::unique_ptr<Job>) { ++answered; };
         engine_->Submit(std::move(job));
         if (i % 7 == 0) engine_->Cancel(*cancel);
       }

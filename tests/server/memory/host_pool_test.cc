@@ -125,6 +125,7 @@ TEST(HostPoolTest, StaysWithinItsBudgetUnderContention) {
   auto pool = HostPool::Create(memory, 8 * kMiB);
   std::atomic<size_t> most{0};
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 300; ++i) {

@@ -70,6 +70,7 @@ TEST(AdmissionStressTest, NeverOverBudgetAndEveryoneIsServedOrCancelled) {
   std::atomic<int> pending{0};
   std::atomic<uint64_t> most{0};
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       std::mt19937 random(t);

@@ -79,7 +79,7 @@ TEST(DecodeTest, BatchesArePackedUnlessToldOtherwise) {
   v1::Product& product = *request.mutable_product();
   product.set_batch_count(3);
   product.mutable_b()->set_batch_stride(0);
-  *request.mutable_payloads(0) = std::string(3 * 2 * 4 * 4, 'a');
+  *request.mutable_payloads(0) = std::string(size_t{3} * 2 * 4 * 4, 'a');
   const auto decoded = Decode(request);
   ASSERT_TRUE(decoded.ok()) << decoded.status();
   EXPECT_EQ(decoded->problem.a.batch_stride, 8);

@@ -15,9 +15,7 @@ namespace gemm {
 namespace {
 
 using nlohmann::json;
-using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr absl::Time kEpoch = absl::UnixEpoch();
 
@@ -32,14 +30,12 @@ std::vector<std::string> HostileStrings() {
       std::string("nul\0nul", 7),
       "\x1b[31mred\x1b[0m",
       "\x7f",
-      "\xc2\x9b"
-      "31m",  // C1 control sequence introducer
-      "\xe2\x80\xae"
-      "reversed",          // right-to-left override
-      "\xff\xfe",          // not UTF-8
-      "\xc3",              // cut off
-      "\xed\xa0\x80",      // a surrogate
-      "\xf0\x9f\x98\x80",  // beyond the basic plane
+      std::string("\xc2\x9b") + "31m",           // C1 control sequence introducer
+      std::string("\xe2\x80\xae") + "reversed",  // right-to-left override
+      "\xff\xfe",                                // not UTF-8
+      "\xc3",                                    // cut off
+      "\xed\xa0\x80",                            // a surrogate
+      "\xf0\x9f\x98\x80",                        // beyond the basic plane
       "{\"a\":1}",
       "a=b c=\"d\"",
       "%s%n{}{0}",
