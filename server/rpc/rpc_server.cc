@@ -14,9 +14,9 @@
 #include "gemm/v1/gemm.grpc.pb.h"
 #include "server/reason.h"
 #include "server/rpc/explain_call.h"
-#include "server/rpc/grpc_log.h"
 #include "server/rpc/health.h"
 #include "server/rpc/info_call.h"
+#include "server/rpc/library_log.h"
 #include "server/rpc/multiply_call.h"
 #include "server/rpc/unsent.h"
 
@@ -137,7 +137,7 @@ class RpcServerImpl final : public RpcServer {
   ~RpcServerImpl() override { Shutdown(absl::Now()); }
 
   absl::Status Listen() {
-    CaptureGrpcLog();
+    CaptureLibraryLogs();
     KeepGrpcInitialised();
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();  // before any builder is made
     grpc::ServerBuilder builder;

@@ -202,6 +202,14 @@ def test_log_is_json_and_names_what_failed(server):
     assert logged()[0]["traceparent"] == trace
 
 
+def test_libraries_write_no_lines_of_their_own(server):
+    # protobuf complains of text that is not UTF-8 by itself.
+    message = small_request().SerializeToString() + b"\x12\x02\xff\xfe"
+    failure = failure_of(lambda: harness.raw_multiply(server.channel)(message))
+    assert failure.code == grpc.StatusCode.INVALID_ARGUMENT
+    assert server.records()  # fails on a line that is not JSON
+
+
 def test_a_forged_trace_context_is_not_logged(server):
     bad = small_request()
     bad.request_id = "log-test-18"
