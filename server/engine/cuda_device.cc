@@ -187,10 +187,6 @@ class CudaDevice final : public Device {
     absl::Status* status;
   };
 
-  static size_t Aligned(size_t bytes) {
-    return (bytes + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment;
-  }
-
   absl::Status OpenLanes() {
     // Blocks of a higher-priority stream go first whenever a multiprocessor has room, so small
     // products wait for tiles of a large one, not for all of it.
@@ -263,19 +259,19 @@ class CudaDevice final : public Device {
     size_t device_bytes = 0;
     *args_bytes = 0;
     for (const Task& task : tasks) {
-      device_bytes = std::max(device_bytes, Aligned(task.plan.workspace_bytes));
+      device_bytes = std::max(device_bytes, AlignedSize(task.plan.workspace_bytes));
     }
     for (Task& task : tasks) {
       const auto place = [&device_bytes](size_t bytes) {
         const size_t offset = device_bytes;
-        device_bytes += Aligned(bytes);
+        device_bytes += AlignedSize(bytes);
         return offset;
       };
       task.input_offset = place(task.job->input.size_bytes());
       task.output_offset = place(task.job->output.size_bytes());
       task.device_args_offset = place(task.plan.device_args_bytes);
       task.args_offset = *args_bytes;
-      *args_bytes += Aligned(task.plan.args_bytes);
+      *args_bytes += AlignedSize(task.plan.args_bytes);
     }
     return device_bytes;
   }

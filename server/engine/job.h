@@ -50,6 +50,11 @@ struct InputSpan {
 // Operands start at multiples of this, on the host and on the device.
 inline constexpr size_t kOperandAlignment = 256;
 
+// What `bytes` take up where the next thing starts at such a multiple.
+constexpr size_t AlignedSize(size_t bytes) {
+  return (bytes + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment;
+}
+
 // Owned by exactly one party at a time; whoever owns it calls Finish exactly once.
 struct Job {
   Problem problem;   // validated; layouts describe the operands as they lie in `input`

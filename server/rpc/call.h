@@ -105,7 +105,6 @@ class Call : public grpc::ServerGenericBidiReactor {
   // The caller's W3C trace context (metadata traceparent), empty if there is none or not a valid
   // one.
   std::string traceparent() const;
-  RpcMethod method() const { return method_; }
   absl::Time started() const { return started_; }
 
  private:

@@ -82,8 +82,7 @@ class PayloadBinder {
       place.copied = true;
       place.offset_bytes = decoded_.input_bytes;
       decoded_.copies.push_back({payloads_[index], place.offset_bytes});
-      decoded_.input_bytes +=
-          (needed_bytes + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment;
+      decoded_.input_bytes += AlignedSize(needed_bytes);
     }
     span = {place.offset_bytes, needed_bytes};
     return absl::OkStatus();

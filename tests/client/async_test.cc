@@ -14,25 +14,20 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "gemmd/client.h"
+#include "tests/client/connect_to.h"
 #include "tests/client/fake_server.h"
 #include "tests/client/frozen_proxy.h"
 
 namespace gemm {
 namespace {
 
+using testing::ConnectTo;
 using testing::DetailedStatus;
 using ::testing::ElementsAre;
 using testing::FakeServer;
 using testing::FrozenProxy;
 using ::testing::HasSubstr;
 using testing::StallingServer;
-
-Client ConnectTo(const std::string& address, ClientOptions options = {}) {
-  options.address = address;
-  absl::StatusOr<Client> client = Client::Connect(options);
-  EXPECT_TRUE(client.ok()) << client.status();
-  return *std::move(client);
-}
 
 // Owns what a product of n x n matrices needs.
 struct Square {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "tests/client/connect_to.h"
 #include "tests/client/fake_server.h"
 #include "tests/client/frozen_proxy.h"
 
@@ -20,19 +21,13 @@ namespace gemm {
 namespace {
 
 using ::testing::AllOf;
+using testing::ConnectTo;
 using testing::DetailedStatus;
 using ::testing::ElementsAre;
 using testing::FakeServer;
 using testing::FrozenProxy;
 using ::testing::HasSubstr;
 using testing::StallingServer;
-
-Client ConnectTo(const std::string& address, ClientOptions options = {}) {
-  options.address = address;
-  absl::StatusOr<Client> client = Client::Connect(options);
-  EXPECT_TRUE(client.ok()) << client.status();
-  return *std::move(client);
-}
 
 std::vector<float> Iota(size_t count, float first) {
   std::vector<float> values(count);

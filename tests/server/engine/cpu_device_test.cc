@@ -15,10 +15,6 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-size_t RoundUp(size_t bytes) {
-  return (bytes + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment;
-}
-
 // Runs a problem with small-integer operands, so that every sum is exact, on the CPU device and
 // compares with a plain loop. D is poisoned first; padding between rows is NaN.
 template <typename T>
@@ -41,7 +37,7 @@ void CheckAs(const Problem& p, double fill_a, double fill_b, double fill_c) {
   for (int i = 0; i < 3; ++i) {
     const size_t bytes = ExtentElements(shapes[i], layouts[i], p.batch_count) * sizeof(T);
     *spans[i] = {total_bytes, bytes};
-    total_bytes += RoundUp(bytes);
+    total_bytes += AlignedSize(bytes);
   }
   job.input = *pool->Allocate(total_bytes);
   T* operands[3];

@@ -31,10 +31,6 @@ struct Outcome {
   std::unique_ptr<Job> job;
 };
 
-size_t RoundUp(size_t bytes) {
-  return (bytes + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment;
-}
-
 class CudaDeviceTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -52,8 +48,8 @@ class CudaDeviceTest : public testing::Test {
     const size_t a_bytes = m * k * sizeof(float);
     const size_t b_bytes = k * n * sizeof(float);
     job->a = {0, a_bytes};
-    job->b = {RoundUp(a_bytes), b_bytes};
-    job->input = *engine_->AllocateHost(RoundUp(a_bytes) + RoundUp(b_bytes));
+    job->b = {AlignedSize(a_bytes), b_bytes};
+    job->input = *engine_->AllocateHost(AlignedSize(a_bytes) + AlignedSize(b_bytes));
     job->output = *engine_->AllocateHost(m * n * sizeof(float));
     std::mt19937 random(seed);
     std::uniform_int_distribution<int> small(-4, 4);

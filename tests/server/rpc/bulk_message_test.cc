@@ -28,7 +28,6 @@ TEST(BulkMessageTest, SplitsWhatProtobufWroteHoweverItIsCut) {
     EXPECT_EQ(index->payloads[2].size_bytes, 0u);
     v1::MultiplyRequest rest;
     ASSERT_TRUE(rest.ParseFromString(index->description));
-    request.mutable_payloads();
     EXPECT_EQ(rest.request_id(), "abc");
     EXPECT_EQ(rest.product().SerializeAsString(), request.product().SerializeAsString());
   }
