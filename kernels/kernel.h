@@ -37,7 +37,10 @@ struct KernelConfig {
   NumericsClass numerics = NumericsClass::kSequential;
 };
 
-// What one launch needs. Byte counts may be 0.
+// Problems that one launch of a grouping configuration holds.
+inline constexpr int kMostGrouped = 1024;
+
+// What the launches of one or several problems need. Byte counts may be 0.
 struct Plan {
   int config = 0;
   int launches = 0;              // kernels enqueued
@@ -67,10 +70,20 @@ class KernelFamily {
   // and sets its attributes, so that a launch never allocates or synchronises.
   virtual cudaError_t Prepare(const DeviceInfo& device) const = 0;
 
+  // Whether products of different sizes, layouts, alpha and beta can share one launch of the
+  // configuration, a group: each then has the bits that it has alone. The plan for a group has one
+  // launch for up to kMostGrouped problems; without groups it has at least one for each problem.
+  // What a group needs beyond one product's arguments is a table in the device arguments.
+  virtual bool Groups(int /*config*/) const { return false; }
+
+  // For problems that WhyNot accepts each by itself; empty ones are passed over.
   virtual Plan MakePlan(std::span<const Problem> problems, const DeviceInfo& device,
                         int config) const = 0;
 
   // Fills plan.args_bytes of host memory, which must stay untouched until the launch has finished.
+  // Takes the problems that the plan was made for, in their order. D may lie in mapped host memory:
+  // a launch without workspace writes each of its elements once and reads none of them, unless C is
+  // D.
   virtual void Encode(const Plan& plan, std::span<const Problem> problems,
                       std::span<const Operands> operands, void* args) const = 0;
 
