@@ -27,6 +27,7 @@ enum class NumericsClass : uint8_t {
   kSequential,  // one accumulator an element, fused multiply-adds in ascending k
   kQuarters,    // the others: families/sum_order.h
   kChunkedQuarters,
+  kStreamK,
   kChunkedLanes,
 };
 std::string_view NameOf(NumericsClass numerics);

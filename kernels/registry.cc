@@ -12,6 +12,8 @@ std::string_view NameOf(NumericsClass numerics) {
       return "quarters";
     case NumericsClass::kChunkedQuarters:
       return "chunked_quarters";
+    case NumericsClass::kStreamK:
+      return "stream_k";
     case NumericsClass::kChunkedLanes:
       return "chunked_lanes";
   }

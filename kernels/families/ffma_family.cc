@@ -42,8 +42,8 @@ Cut CutOf(const Problem& problem, const FfmaConfig& config) {
   Cut cut;
   cut.tiles_m = CeilDiv(problem.m, config.shape.tile_m());
   cut.tiles_n = CeilDiv(problem.n, config.shape.tile_n());
-  cut.chunk_length = ChunkLength(config.numerics, problem.k);
-  cut.chunks = ReadsAB(problem) ? ChunkCount(config.numerics, problem.k) : 1;
+  cut.chunk_length = ChunkLength(config.numerics, problem);
+  cut.chunks = ReadsAB(problem) ? ChunkCount(config.numerics, problem) : 1;
   cut.partial_pitch = CeilDiv(problem.n, 4) * 4;
   cut.partial_elements = cut.chunks > 1 ? cut.chunks * problem.m * cut.partial_pitch : 0;
   cut.round = kMaxWork / std::max<int64_t>(1, cut.tiles_m * cut.tiles_n * cut.chunks);
@@ -76,7 +76,7 @@ std::string FfmaFamily::WhyNot(const Problem& problem, const DeviceInfo& device,
     return "computes f32, not " + std::string(NameOf(problem.dtype));
   }
   if (device.compute_capability != 90) return "needs a device of compute capability 9.0";
-  if (ffma.numerics != NumericsClass::kSequential && NumericsOf(problem) != ffma.numerics) {
+  if (!MayBeSummed(problem, ffma.numerics)) {
     return "sums in " + std::string(NameOf(ffma.numerics)) + ", this product in " +
            std::string(NameOf(NumericsOf(problem)));
   }

@@ -319,7 +319,7 @@ Cut CutOf(const Problem& problem) {
   const MatrixLayout& matrix = cut.x_is_a ? problem.b : problem.a;
   // k is contiguous in a transposed B and in an A that is not; in one column or row it is both.
   cut.along = matrix.transposed == cut.x_is_a || (cut.length == 1 && matrix.ld == 1);
-  cut.chunks = ReadsAB(problem) ? ChunkCount(NumericsClass::kChunkedLanes, problem.k) : 1;
+  cut.chunks = ReadsAB(problem) ? ChunkCount(NumericsClass::kChunkedLanes, problem) : 1;
   cut.blocks = CeilDiv(cut.length, cut.along ? kAlongBlockRows : kAcrossColumns);
   cut.pitch = problem.n;
   cut.partial_elements = cut.chunks > 1 ? cut.chunks * problem.m * cut.pitch : 0;

@@ -1,19 +1,26 @@
 // In which order a product's sums over k are added: the one place that decides it.
 //
-// The class depends on m, n, k and the type alone, and where k is cut depends on k alone: never on
-// the batch, the strides, the alignment, the number of multiprocessors or the kernel. So a result
-// has the same bits alone and in a batch, dense and padded, and whichever kernel of its class ran.
+// Which classes a product may have and where k is cut depend on m, n, k and the type alone: never
+// on the batch, the strides, the alignment, the number of multiprocessors or the kernel. So a
+// result has the same bits alone and in a batch, dense and padded, and whichever kernel of its
+// class ran.
 //
 //   sequential         one sum over all of k.
 //   quarters           k in four quarters: ((q0 + q1) + q2) + q3. For results of so few tiles that
 //                      the device would stand half idle: four warps share a tile.
 //   chunked_quarters   k in chunks, each summed in quarters; the chunks are added in order. For
 //                      results smaller still against a long k: blocks share a tile.
+//   stream_k           the result in tiles of 128 x 256, of which 132 workers sum one each at a
+//   time,
+//                      sequentially. The last tiles, too few for all workers, are laid end to end
+//                      along k and dealt out in equal shares: where one share ends inside a tile,
+//                      its sum is cut. The parts are added in order. For results of so few tiles
+//                      that a last wave would cost.
 //   chunked_lanes      k in chunks; in a chunk, product l belongs to lane (l / 4) % 32, lanes are
 //                      added as a warp's shuffle does (lane i + lane i + 16, then 8, 4, 2, 1), the
 //                      chunks in order. For products of a matrix and at most 4 vectors.
 //
-// Within a quarter or lane: acc = 0; for its l ascending: acc = fma(a, b, acc).
+// Within a quarter, part or lane: acc = 0; for its l ascending: acc = fma(a, b, acc).
 
 #ifndef GEMMD_KERNELS_FAMILIES_SUM_ORDER_H_
 #define GEMMD_KERNELS_FAMILIES_SUM_ORDER_H_
@@ -27,49 +34,106 @@
 namespace gemm {
 
 inline constexpr int kQuarters = 4;
-inline constexpr int kQuarterGranule = 8;  // a quarter's length is a multiple of it
+inline constexpr int kQuarterGranule = 16;  // a quarter's length is a multiple of it
 inline constexpr int kLanes = 32;
 inline constexpr int kLaneGranule = 4;  // consecutive products of a lane
 inline constexpr int64_t kMostVectors = 4;
 
-// The class that a product is summed in where a kernel for it exists; sequential kernels run any.
+inline int64_t TilesOf(int64_t size, int64_t tile) {
+  return size / tile + (size % tile != 0 ? 1 : 0);
+}
+
+// Tiles of about 4096 results, of which a multiprocessor of an H200 holds two: 264 fill it.
+inline int64_t QuarterTiles(const Problem& problem) {
+  const int64_t narrow = std::min(problem.m, problem.n);
+  const int64_t wide = std::max(problem.m, problem.n);
+  return narrow <= 16   ? TilesOf(wide, 256)
+         : narrow <= 32 ? TilesOf(wide, 128)
+                        : TilesOf(narrow, 64) * TilesOf(wide, 64);
+}
+
+// The class of those that share k by its sizes, or sequential.
 inline NumericsClass NumericsOf(const Problem& problem) {
   const int64_t narrow = std::min(problem.m, problem.n);
-  const int64_t k = problem.k;
   // Shorter sums leave nothing to share, and f64 has no kernels that do.
-  if (problem.dtype != DType::kF32 || k < 128) return NumericsClass::kSequential;
+  if (problem.dtype != DType::kF32 || problem.k < 128) return NumericsClass::kSequential;
   if (narrow <= kMostVectors) return NumericsClass::kChunkedLanes;
-  // Tiles of 4096 results, of which a multiprocessor of an H200 holds two: 264 fill it. Up to 128
-  // leave half of it idle even when four warps share a tile.
-  const auto tiles_of = [](int64_t size, int64_t tile) { return (size + tile - 1) / tile; };
-  const int64_t wide = std::max(problem.m, problem.n);
-  const int64_t tiles = narrow <= 16   ? tiles_of(wide, 256)
-                        : narrow <= 32 ? tiles_of(wide, 128)
-                                       : tiles_of(narrow, 64) * tiles_of(wide, 64);
+  // Up to 128 tiles leave half of the device idle even when four warps share a tile.
+  const int64_t tiles = QuarterTiles(problem);
   if (tiles <= 128) return NumericsClass::kChunkedQuarters;
   // From 640 on, tiles of 128 x 128 and more fill it alone, unless the result is too narrow.
   if (tiles <= 640 || narrow <= 64) return NumericsClass::kQuarters;
   return NumericsClass::kSequential;
 }
 
-// Products in every chunk but the last, which has what is left: a multiple of 32 for quarters and
+// How stream_k cuts: tiles are counted along m in groups of 8 tile rows, the cut ones last.
+struct StreamKOrder {
+  static constexpr int64_t kTileM = 128;
+  static constexpr int64_t kTileN = 256;
+  static constexpr int64_t kStage = 32;  // cuts of k are multiples of it
+  static constexpr int64_t kWorkers = 132;
+  static constexpr int64_t kGroup = 8;
+  static constexpr int64_t kLeastShare = 4;  // stages
+
+  int64_t tiles_m;
+  int64_t tiles_n;
+  int64_t stages;       // of a tile
+  int64_t whole_tiles;  // a multiple of kWorkers
+  int64_t cut_tiles;    // fewer than kWorkers
+  int64_t sharers;      // workers that share the cut ones
+
+  explicit StreamKOrder(const Problem& problem)
+      : tiles_m(TilesOf(problem.m, kTileM)),
+        tiles_n(TilesOf(problem.n, kTileN)),
+        stages(TilesOf(problem.k, kStage)),
+        whole_tiles(tiles_m * tiles_n / kWorkers * kWorkers),
+        cut_tiles(tiles_m * tiles_n - whole_tiles),
+        sharers(std::min(kWorkers, std::max(cut_tiles, cut_tiles * stages / kLeastShare))) {}
+
+  // The first stage of a sharer's share, counted through the cut tiles. A share is at most as long
+  // as a tile.
+  int64_t Start(int64_t sharer) const { return sharer * (cut_tiles * stages) / sharers; }
+
+  int64_t TileAt(int64_t tile_m, int64_t tile_n) const {
+    const int64_t first = tile_m / kGroup * kGroup;
+    return first * tiles_n + tile_n * std::min(kGroup, tiles_m - first) + tile_m - first;
+  }
+};
+
+// Only where a last wave costs, and where operands copied into the workspace stay below 1 GiB.
+inline bool MayBeStreamK(const Problem& problem) {
+  constexpr int64_t kMostElements = int64_t{1} << 28;
+  if (problem.dtype != DType::kF32 || problem.k < 512) return false;
+  if (std::min(problem.m, problem.n) <= 64) return false;
+  if (std::max(problem.m, problem.n) > kMostElements / problem.k) return false;
+  return StreamKOrder(problem).cut_tiles > 0;
+}
+
+// Any product may be summed sequentially.
+inline bool MayBeSummed(const Problem& problem, NumericsClass numerics) {
+  return numerics == NumericsClass::kSequential ||
+         (numerics == NumericsClass::kStreamK ? MayBeStreamK(problem)
+                                              : numerics == NumericsOf(problem));
+}
+
+// Products in every chunk but the last, which has what is left: a multiple of 64 for quarters and
 // of 128 for lanes.
-inline int64_t ChunkLength(NumericsClass numerics, int64_t k) {
-  const auto rounded = [](int64_t value, int64_t granule) {
-    return (value + granule - 1) / granule * granule;
-  };
+inline int64_t ChunkLength(NumericsClass numerics, const Problem& problem) {
   constexpr int64_t kGranule = int64_t{kQuarters} * kQuarterGranule;
+  const int64_t k = problem.k;
   switch (numerics) {
     case NumericsClass::kSequential:
+    case NumericsClass::kStreamK:
       break;
     case NumericsClass::kQuarters:
-      return std::max(kGranule, rounded(k, kGranule));
+      return std::max<int64_t>(1, TilesOf(k, kGranule)) * kGranule;
     case NumericsClass::kChunkedQuarters: {
-      // Four chunks while they are 64 long or longer; long sums in chunks of 512, which makes up
-      // for the second pass; the longest, whose results must be small, in up to 256 chunks.
-      int64_t chunks = std::max(std::min<int64_t>(4, k / 64), k / 512);
-      if (k >= 32768) chunks = std::min<int64_t>(256, k / 256);
-      return rounded((k + chunks - 1) / std::max<int64_t>(1, chunks), kGranule);
+      // As many as fill the device, in up to four while they are 64 long or longer, in more while
+      // they are 256: shorter ones do not make up for the second pass.
+      const int64_t fill = 264 / std::max<int64_t>(1, QuarterTiles(problem));
+      const int64_t worthwhile = std::max(std::min<int64_t>(4, k / 64), k / 256);
+      const int64_t chunks = std::clamp<int64_t>(std::min(fill, worthwhile), 1, 256);
+      return std::max<int64_t>(1, TilesOf(TilesOf(k, chunks), kGranule)) * kGranule;
     }
     case NumericsClass::kChunkedLanes:
       return 4096;  // its part of 4 vectors fits the shared memory of a block
@@ -77,9 +141,8 @@ inline int64_t ChunkLength(NumericsClass numerics, int64_t k) {
   return std::max<int64_t>(1, k);
 }
 
-inline int64_t ChunkCount(NumericsClass numerics, int64_t k) {
-  const int64_t length = ChunkLength(numerics, k);
-  return std::max<int64_t>(1, k / length + (k % length != 0 ? 1 : 0));
+inline int64_t ChunkCount(NumericsClass numerics, const Problem& problem) {
+  return std::max<int64_t>(1, TilesOf(problem.k, ChunkLength(numerics, problem)));
 }
 
 }  // namespace gemm

@@ -50,8 +50,7 @@ TEST(Families, RunEveryCheckedCaseOfTheirTypeAndClassAlone) {
       ForEachKernel(dtype, [&](const KernelFamily& family, int config) {
         // Sequential kernels run everything, the others what is summed in their order.
         const NumericsClass numerics = family.configs()[config].numerics;
-        const bool runs =
-            numerics == NumericsClass::kSequential || numerics == NumericsOf(check_case.problem);
+        const bool runs = MayBeSummed(check_case.problem, numerics);
         EXPECT_EQ(family.WhyNot(check_case.problem, H200(), config).empty(), runs)
             << family.configs()[config].name << ": " << check_case.name;
         if (!runs) return;
@@ -155,22 +154,64 @@ TEST(SumOrder, DependsOnSizesAndTypeAlone) {
             NumericsClass::kSequential);
 }
 
-TEST(SumOrder, CutsKByItselfIntoWholeGranules) {
-  for (int64_t k : {128, 129, 255, 256, 512, 1000, 1024, 4096, 8192, 32767, 32768, 65536, 500000}) {
-    for (NumericsClass numerics : {NumericsClass::kQuarters, NumericsClass::kChunkedQuarters}) {
-      const int64_t length = ChunkLength(numerics, k);
-      const int64_t chunks = ChunkCount(numerics, k);
-      EXPECT_EQ(length % (int64_t{kQuarters} * kQuarterGranule), 0) << k;
-      EXPECT_GE(length * chunks, k) << k;
-      EXPECT_LT(length * (chunks - 1), k) << k;
-      EXPECT_LE(chunks, numerics == NumericsClass::kQuarters ? 1 : 256) << k;
+TEST(SumOrder, CutsKIntoWholeGranulesThatCoverIt) {
+  for (int64_t n : {33, 200, 1024, 4096}) {
+    for (int64_t k :
+         {128, 129, 255, 256, 512, 1000, 1024, 4096, 8192, 32767, 32768, 65536, 500000}) {
+      const Problem problem = DenseProblem(DType::kF32, 64, n, k);
+      for (NumericsClass numerics : {NumericsClass::kQuarters, NumericsClass::kChunkedQuarters}) {
+        const int64_t length = ChunkLength(numerics, problem);
+        const int64_t chunks = ChunkCount(numerics, problem);
+        EXPECT_EQ(length % (int64_t{kQuarters} * kQuarterGranule), 0) << k;
+        EXPECT_GE(length * chunks, k) << k;
+        EXPECT_LT(length * (chunks - 1), k) << k;
+        EXPECT_LE(chunks, numerics == NumericsClass::kQuarters ? 1 : 256) << k;
+      }
+      EXPECT_EQ(ChunkCount(NumericsClass::kChunkedLanes, problem), (k + 4095) / 4096);
+      EXPECT_EQ(ChunkCount(NumericsClass::kSequential, problem), 1);
     }
-    EXPECT_EQ(ChunkCount(NumericsClass::kChunkedLanes, k), (k + 4095) / 4096);
-    EXPECT_EQ(ChunkCount(NumericsClass::kSequential, k), 1);
   }
-  EXPECT_EQ(ChunkCount(NumericsClass::kChunkedQuarters, 512), 4);
-  EXPECT_EQ(ChunkCount(NumericsClass::kChunkedQuarters, 4096), 8);
-  EXPECT_EQ(ChunkCount(NumericsClass::kChunkedQuarters, 65536), 256);
+  const auto chunks = [](int64_t m, int64_t n, int64_t k) {
+    return ChunkCount(NumericsClass::kChunkedQuarters, DenseProblem(DType::kF32, m, n, k));
+  };
+  EXPECT_EQ(chunks(512, 512, 512), 4);
+  EXPECT_EQ(chunks(64, 4096, 4096), 4);
+  EXPECT_EQ(chunks(256, 256, 8192), 16);
+  EXPECT_EQ(chunks(64, 64, 65536), 256);
+}
+
+TEST(SumOrder, StreamKSharesEveryCutTileWhole) {
+  const int64_t shapes[][3] = {{1536, 1536, 1536}, {3072, 1500, 1024}, {4096, 4096, 4096},
+                               {300, 530, 520},    {4095, 4097, 4099}, {65, 65, 512}};
+  for (const auto& shape : shapes) {
+    const Problem problem = DenseProblem(DType::kF32, shape[0], shape[1], shape[2]);
+    ASSERT_TRUE(MayBeSummed(problem, NumericsClass::kStreamK)) << shape[0];
+    const StreamKOrder order(problem);
+    EXPECT_EQ(order.whole_tiles % StreamKOrder::kWorkers, 0);
+    EXPECT_EQ(order.whole_tiles + order.cut_tiles, order.tiles_m * order.tiles_n);
+    EXPECT_EQ(order.Start(0), 0);
+    EXPECT_EQ(order.Start(order.sharers), order.cut_tiles * order.stages);
+    for (int64_t sharer = 0; sharer < order.sharers; ++sharer) {
+      const int64_t share = order.Start(sharer + 1) - order.Start(sharer);
+      EXPECT_GE(share, 1) << shape[0];
+      EXPECT_LE(share, order.stages) << shape[0];
+    }
+    // Every tile has one number.
+    std::set<int64_t> tiles;
+    for (int64_t i = 0; i < order.tiles_m; ++i) {
+      for (int64_t j = 0; j < order.tiles_n; ++j) tiles.insert(order.TileAt(i, j));
+    }
+    EXPECT_EQ(static_cast<int64_t>(tiles.size()), order.tiles_m * order.tiles_n);
+    EXPECT_EQ(*tiles.rbegin(), order.tiles_m * order.tiles_n - 1);
+  }
+  const auto may = [](int64_t m, int64_t n, int64_t k) {
+    return MayBeSummed(DenseProblem(DType::kF32, m, n, k), NumericsClass::kStreamK);
+  };
+  EXPECT_FALSE(may(1408, 3072, 1024));  // 132 tiles
+  EXPECT_FALSE(may(1024, 1024, 511));
+  EXPECT_FALSE(may(64, 4096, 4096));
+  EXPECT_FALSE(may(1024, int64_t{1} << 20, 4096));
+  EXPECT_FALSE(MayBeSummed(DenseProblem(DType::kF64, 1024, 1024, 1024), NumericsClass::kStreamK));
 }
 
 TEST(StridedGemm, TurnsTransposesIntoStrides) {
@@ -222,7 +263,7 @@ TEST(Model, ChoicesAreTheseUntilMeasuredOtherwise) {
       {DType::kF32, 6144, 4, 2048, 1, "gemv_f32_lanes"},
       {DType::kF32, 64, 64, 64, 256, "register_f32_64x64x8"},
       {DType::kF32, 4096, 1, 4096, 1, "gemv_f32_lanes"},
-      {DType::kF32, 4096, 16, 4096, 1, "sliced_f32_sm90_128x32x32_s5_chunks"},
+      {DType::kF32, 4096, 16, 4096, 1, "sliced_f32_sm90_256x16x32_s3_chunks"},
       {DType::kF32, 32, 4096, 4096, 1, "sliced_f32_sm90_32x128x32_s5_chunks"},
       {DType::kF32, 1536, 1536, 1536, 1, "sliced_f32_sm90_64x64x32_s5"},
       {DType::kF64, 128, 128, 128, 1, "tiled_f64_16x16x16"},

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -78,16 +79,33 @@ TEST_P(GpuKernels, ReachBeyond32BitIndices) {
 }
 
 // One element's sum as sum_order.h defines it.
-float SumInOrder(NumericsClass numerics, int64_t k, const std::function<float(int64_t)>& a,
-                 const std::function<float(int64_t)>& b) {
+float SumInOrder(NumericsClass numerics, const Problem& problem, int64_t row, int64_t column,
+                 const std::function<float(int64_t)>& a, const std::function<float(int64_t)>& b) {
+  const int64_t k = problem.k;
   const auto sequential = [&](int64_t begin, int64_t end) {
     float sum = 0;
     for (int64_t l = begin; l < std::min(end, k); ++l) sum = std::fmaf(a(l), b(l), sum);
     return sum;
   };
-  const int64_t length = ChunkLength(numerics, k);
+  if (numerics == NumericsClass::kStreamK) {
+    const StreamKOrder order(problem);
+    const int64_t tile = order.TileAt(row / StreamKOrder::kTileM, column / StreamKOrder::kTileN);
+    if (tile < order.whole_tiles) return sequential(0, k);
+    // The sharers whose shares have stages of this tile, in order.
+    const int64_t first = (tile - order.whole_tiles) * order.stages;
+    std::optional<float> total;
+    for (int64_t sharer = 0; sharer < order.sharers; ++sharer) {
+      const int64_t begin = std::max(order.Start(sharer), first) - first;
+      const int64_t end = std::min(order.Start(sharer + 1), first + order.stages) - first;
+      if (begin >= end) continue;
+      const float part = sequential(begin * StreamKOrder::kStage, end * StreamKOrder::kStage);
+      total = total ? *total + part : part;
+    }
+    return *total;
+  }
+  const int64_t length = ChunkLength(numerics, problem);
   float total = 0;
-  for (int64_t chunk = 0; chunk < ChunkCount(numerics, k); ++chunk) {
+  for (int64_t chunk = 0; chunk < ChunkCount(numerics, problem); ++chunk) {
     const int64_t begin = chunk * length;
     float sum = 0;
     if (numerics == NumericsClass::kSequential) {
@@ -166,7 +184,7 @@ TEST_F(GpuTest, KernelsSumAsTheirClassDefines) {
             const int64_t i = e / problem.n;
             const int64_t j = e % problem.n;
             const float sum = SumInOrder(
-                kernel.numerics, problem.k,
+                kernel.numerics, problem, i, j,
                 [&](int64_t l) { return p.a[i * p.a_row + l * p.a_column]; },
                 [&](int64_t l) { return p.b[l * p.b_row + j * p.b_column]; });
             sums.push_back(std::fmaf(p.alpha, sum, p.beta * p.c[e]));
