@@ -21,6 +21,17 @@ __device__ __forceinline__ void CopyAsync16(uint32_t to, const float* from, uint
                : "memory");
 }
 
+// Makes this thread's copies since the last call a group, which may be empty.
+__device__ __forceinline__ void CommitCopies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+// Waits until at most kYoungest of this thread's groups are under way: the latest ones.
+template <int kYoungest>
+__device__ __forceinline__ void WaitForCopyGroups() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kYoungest) : "memory");
+}
+
 // Waits for all of this thread's copies.
 __device__ __forceinline__ void WaitForCopies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
