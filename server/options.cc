@@ -120,6 +120,22 @@ Kind<T> Count(T min, T max) {
   return {"COUNT", parse, format};
 }
 
+// Written in full or as 2e15.
+Kind<double> Number(double min, double max) {
+  const auto format = [](const double& value) { return absl::StrCat(value); };
+  const auto parse = [=](const std::string& text) -> absl::StatusOr<double> {
+    double value = 0;
+    if (!absl::SimpleAtod(text, &value)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("\"", text, "\" is not a number such as 2e15"));
+    }
+    const absl::Status in_range = CheckRange<double>(value, min, max, text, format);
+    if (!in_range.ok()) return in_range;
+    return value;
+  };
+  return {"NUMBER", parse, format};
+}
+
 template <typename T>
 Kind<T> OneOf(std::vector<std::pair<std::string, T>> choices) {
   std::vector<std::string> names;
@@ -240,6 +256,8 @@ Flags::Flags(Options& options) {
   Add("--queue-problems", options.queue_problems, Count<uint64_t>(1, 1'000'000),
       "Products that may wait for a device; more are refused");
   Add("--queue-bytes", options.queue_bytes, Size(kKiB), "Host memory that those may hold");
+  Add("--queue-flops", options.queue_flops, Number(1, 1e18),
+      "Floating-point operations that those may ask for");
   Add("--executor-threads", options.executor_threads, Count<int>(0, 1024),
       "Threads for decoding and replies; 0: one for each two cores, at least 2");
 }

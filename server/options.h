@@ -85,11 +85,13 @@ struct Options {
   // lets more products be in flight. At least twice message_limit.
   uint64_t host_memory_bytes = uint64_t{2} << 30;
 
-  // Products that may wait for a device, and the bytes of host memory that they may hold meanwhile;
-  // more are refused with UNAVAILABLE. Defaults 4096 and 1 GiB. Longer rides out longer bursts, at
+  // Products that may wait for a device, the bytes of host memory that they may hold meanwhile, and
+  // their floating-point operations; more are refused with UNAVAILABLE. Defaults 4096, 1 GiB and
+  // 2e15, which is a minute of a GPU that computes 33 TFLOP/s. Longer rides out longer bursts, at
   // the price of latency under overload.
   uint64_t queue_problems = 4096;
   uint64_t queue_bytes = uint64_t{1} << 30;
+  double queue_flops = 2e15;
 
   // Threads that decode requests and send replies. Default 0: one for each two cores, at least 2.
   int executor_threads = 0;

@@ -48,9 +48,7 @@ class Observer final : public EngineObserver {
   Observer(Metrics& metrics, std::function<void()> device_lost)
       : metrics_(metrics), device_lost_(std::move(device_lost)) {}
 
-  void OnFinished(const Job& job, const absl::Status& status) override {
-    metrics_.OnFinished(job, status);
-  }
+  void OnBatch(const Batch& batch) override { metrics_.OnBatch(batch); }
   void OnDropped(const Job& job, const absl::Status& status) override {
     metrics_.OnDropped(job, status);
   }
@@ -77,17 +75,20 @@ absl::Status SelfTest(Engine& engine) {
   auto output = engine.AllocateHost(sizeof(kD));
   if (!output.ok()) return output.status();
   auto job = std::make_unique<Job>();
-  job->problem = DenseProblem(DType::kF32, 2, 2, 3);
+  JobProduct& product = job->products.emplace_back();
+  product.problem = DenseProblem(DType::kF32, 2, 2, 3);
+  product.a = {0, sizeof(kA)};
+  product.b = {kOperandAlignment, sizeof(kB)};
+  product.output_bytes = sizeof(kD);
   job->input = *std::move(input);
   job->output = *std::move(output);
-  job->a = {0, sizeof(kA)};
-  job->b = {kOperandAlignment, sizeof(kB)};
-  std::memcpy(job->input.data() + job->a.offset_bytes, kA, sizeof(kA));
-  std::memcpy(job->input.data() + job->b.offset_bytes, kB, sizeof(kB));
+  std::memcpy(job->input.data() + product.a.offset_bytes, kA, sizeof(kA));
+  std::memcpy(job->input.data() + product.b.offset_bytes, kB, sizeof(kB));
 
   std::promise<absl::Status> promise;
   std::future<absl::Status> result = promise.get_future();
   job->done = [&promise, &kD](absl::Status status, std::unique_ptr<Job> done) {
+    status.Update(done->products.front().status);
     const auto* d = reinterpret_cast<const float*>(done->output.data());
     if (status.ok() && !std::equal(std::begin(kD), std::end(kD), d)) {
       status = absl::InternalError("the device computed a wrong product");
@@ -161,7 +162,9 @@ absl::Status ServerImpl::Start(Devices devices) {
     device_lost_ = true;
     changed_.notify_all();
   });
-  const EngineOptions engine_options{{options_.queue_problems, options_.queue_bytes},
+  const EngineOptions engine_options{{.problems = options_.queue_problems,
+                                      .bytes = options_.queue_bytes,
+                                      .flops = options_.queue_flops},
                                      options_.host_memory_bytes};
   engine_ = std::make_unique<Engine>(engine_options, std::move(devices), clock_, *observer_);
   if (absl::Status status = SelfTest(*engine_); !status.ok()) {

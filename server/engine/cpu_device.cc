@@ -70,12 +70,12 @@ void Multiply(const Problem& p, const T* a, const T* b, const T* c, T* d) {
 }
 
 template <typename T>
-void Multiply(Job& job) {
+void Multiply(const Job& job, const JobProduct& product) {
   const auto operand = [&job](const InputSpan& span) {
     return reinterpret_cast<const T*>(job.input.data() + span.offset_bytes);
   };
-  Multiply(job.problem, operand(job.a), operand(job.b), operand(job.c),
-           reinterpret_cast<T*>(job.output.data()));
+  Multiply(product.problem, operand(product.a), operand(product.b), operand(product.c),
+           reinterpret_cast<T*>(job.output.data() + product.output_offset_bytes));
 }
 
 class CpuDevice final : public Device {
@@ -111,26 +111,32 @@ class CpuDevice final : public Device {
   std::vector<LaneKind> lanes() const override { return {LaneKind::kAny}; }
 
   void Run(int /*lane*/, Batch& batch) override {
-    for (size_t i = 0; i < batch.jobs.size(); ++i) batch.statuses[i] = RunOne(*batch.jobs[i]);
+    for (const std::unique_ptr<Job>& job : batch.jobs) {
+      for (JobProduct& product : job->products) {
+        if (!NeedsDevice(product)) continue;
+        product.status = RunOne(*job, product);
+        batch.compute += product.report.compute;
+      }
+    }
   }
 
  private:
-  absl::Status RunOne(Job& job) {
-    if (std::string why_not = WhyNot(job.problem); !why_not.empty()) {
-      return ErrorWithReason(Reason::kUnsupported, std::move(why_not));
+  absl::Status RunOne(const Job& job, JobProduct& product) const {
+    if (std::string why_not = WhyNot(product.problem); !why_not.empty()) {
+      return ErrorWithReason(Reason::kUnsupported, why_not);
     }
-    job.report.device = description_.name;
-    job.report.device_index = description_.index;
-    job.report.kernel = KernelName(job.problem.dtype);
-    job.report.kernel_family = "cblas";
-    job.report.launches = 1;
+    product.report.device = description_.name;
+    product.report.device_index = description_.index;
+    product.report.kernel = KernelName(product.problem.dtype);
+    product.report.kernel_family = "cblas";
+    product.report.launches = 1;
     const absl::Time start = absl::Now();
-    if (job.problem.dtype == DType::kF32) {
-      Multiply<float>(job);
+    if (product.problem.dtype == DType::kF32) {
+      Multiply<float>(job, product);
     } else {
-      Multiply<double>(job);
+      Multiply<double>(job, product);
     }
-    job.report.compute = absl::Now() - start;
+    product.report.compute = absl::Now() - start;
     return absl::OkStatus();
   }
 

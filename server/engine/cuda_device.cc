@@ -148,20 +148,14 @@ class CudaDevice final : public Device {
   }
 
   void Run(int lane, Batch& batch) override {
-    RunBatch(*lanes_[lane], batch);
-    // Together the batch did not fit into the device's memory; each by itself may.
-    const bool out_of_memory = std::any_of(
-        batch.statuses.begin(), batch.statuses.end(),
-        [](const absl::Status& status) { return ReasonOf(status) == Reason::kMemoryFull; });
-    if (out_of_memory && batch.jobs.size() > 1) {
-      for (size_t i = 0; i < batch.jobs.size(); ++i) {
-        Batch alone;
-        alone.jobs.push_back(std::move(batch.jobs[i]));
-        alone.statuses.resize(1);
-        RunBatch(*lanes_[lane], alone);
-        batch.jobs[i] = std::move(alone.jobs.front());
-        batch.statuses[i] = std::move(alone.statuses.front());
-      }
+    std::vector<Task> tasks = MakeTasks(batch);
+    RunTasks(*lanes_[lane], tasks, batch);
+    // Together they did not fit into the device's memory; each by itself may.
+    if (tasks.size() < 2) return;
+    for (Task& task : tasks) {
+      if (ReasonOf(task.product->status) != Reason::kMemoryFull) continue;
+      task.product->status = absl::OkStatus();
+      RunTasks(*lanes_[lane], std::span<Task>(&task, 1), batch);
     }
   }
 
@@ -175,16 +169,16 @@ class CudaDevice final : public Device {
     PinnedBuffer args;
   };
 
-  // One job of a batch, chosen and planned.
+  // One product of a batch, chosen and planned.
   struct Task {
     Job* job;
+    JobProduct* product;
     KernelRef kernel;
     Plan plan;
-    size_t input_offset = 0;  // into the batch's device memory
-    size_t output_offset = 0;
+    size_t input_offset = 0;        // of the job's input in the batch's device memory
+    size_t output_offset = 0;       // of the job's output there
     size_t args_offset = 0;         // into the lane's pinned arguments
     size_t device_args_offset = 0;  // into the batch's device memory
-    absl::Status* status;
   };
 
   absl::Status OpenLanes() {
@@ -215,41 +209,50 @@ class CudaDevice final : public Device {
     return absl::OkStatus();
   }
 
-  void RunBatch(Lane& lane, Batch& batch) {
+  std::vector<Task> MakeTasks(const Batch& batch) const {
     std::vector<Task> tasks;
-    tasks.reserve(batch.jobs.size());
-    for (size_t i = 0; i < batch.jobs.size(); ++i) {
-      if (std::optional<Task> task = MakeTask(*batch.jobs[i], batch.statuses[i])) {
-        tasks.push_back(*task);
+    tasks.reserve(batch.problems);
+    for (const std::unique_ptr<Job>& job : batch.jobs) {
+      for (JobProduct& product : job->products) {
+        if (!NeedsDevice(product)) continue;
+        if (std::optional<Task> task = MakeTask(*job, product)) tasks.push_back(*task);
       }
     }
-    if (tasks.empty()) return;
+    return tasks;
+  }
 
-    const absl::Status status = Execute(lane, tasks);
+  std::optional<Task> MakeTask(Job& job, JobProduct& product) const {
+    const Selection selection = Select(product.problem, info_, families_, force_kernel_);
+    if (selection.kernel.family == nullptr) {
+      product.status = ErrorWithReason(Reason::kUnsupported, selection.reason);
+      return std::nullopt;
+    }
+    Task task{.job = &job, .product = &product, .kernel = selection.kernel, .plan = {}};
+    task.plan = task.kernel.family->MakePlan(std::span<const Problem>(&product.problem, 1), info_,
+                                             task.kernel.config);
+    product.report.device = description_.name;
+    product.report.device_index = description_.index;
+    product.report.kernel = task.kernel.get().name;
+    product.report.kernel_family = task.kernel.family->name();
+    product.report.launches = task.plan.launches;
+    return task;
+  }
+
+  void RunTasks(Lane& lane, std::span<Task> tasks, Batch& batch) {
+    if (tasks.empty()) return;
+    const absl::Status status = Execute(lane, tasks, batch);
     if (status.ok()) return;
     // Nothing may touch the jobs' buffers after they are finished.
     if (IsPoisoning(cudaStreamSynchronize(lane.stream.get()))) {
       lost_.store(true, std::memory_order_release);
     }
     cudaGetLastError();
-    for (Task& task : tasks) task.status->Update(status);
+    for (Task& task : tasks) task.product->status.Update(status);
   }
 
-  std::optional<Task> MakeTask(Job& job, absl::Status& status) const {
-    const Selection selection = Select(job.problem, info_, families_, force_kernel_);
-    if (selection.kernel.family == nullptr) {
-      status = ErrorWithReason(Reason::kUnsupported, selection.reason);
-      return std::nullopt;
-    }
-    Task task{.job = &job, .kernel = selection.kernel, .plan = {}, .status = &status};
-    task.plan = task.kernel.family->MakePlan(std::span<const Problem>(&job.problem, 1), info_,
-                                             task.kernel.config);
-    job.report.device = description_.name;
-    job.report.device_index = description_.index;
-    job.report.kernel = task.kernel.get().name;
-    job.report.kernel_family = task.kernel.family->name();
-    job.report.launches = task.plan.launches;
-    return task;
+  // The tasks of one job follow each other; the first brings its input in and its output out.
+  static bool IsFirstOfJob(std::span<const Task> tasks, size_t i) {
+    return i == 0 || tasks[i - 1].job != tasks[i].job;
   }
 
   // Gives every task its place in the batch's device memory and the lane's arguments. Workspace is
@@ -261,14 +264,20 @@ class CudaDevice final : public Device {
     for (const Task& task : tasks) {
       device_bytes = std::max(device_bytes, AlignedSize(task.plan.workspace_bytes));
     }
-    for (Task& task : tasks) {
-      const auto place = [&device_bytes](size_t bytes) {
-        const size_t offset = device_bytes;
-        device_bytes += AlignedSize(bytes);
-        return offset;
-      };
-      task.input_offset = place(task.job->input.size_bytes());
-      task.output_offset = place(task.job->output.size_bytes());
+    const auto place = [&device_bytes](size_t bytes) {
+      const size_t offset = device_bytes;
+      device_bytes += AlignedSize(bytes);
+      return offset;
+    };
+    for (size_t i = 0; i < tasks.size(); ++i) {
+      Task& task = tasks[i];
+      if (IsFirstOfJob(tasks, i)) {
+        task.input_offset = place(task.job->input.size_bytes());
+        task.output_offset = place(task.job->output.size_bytes());
+      } else {
+        task.input_offset = tasks[i - 1].input_offset;
+        task.output_offset = tasks[i - 1].output_offset;
+      }
       task.device_args_offset = place(task.plan.device_args_bytes);
       task.args_offset = *args_bytes;
       *args_bytes += AlignedSize(task.plan.args_bytes);
@@ -277,7 +286,7 @@ class CudaDevice final : public Device {
   }
 
   // An error that concerns one task alone goes into its status; one that is returned concerns all.
-  absl::Status Execute(Lane& lane, std::span<Task> tasks) {
+  absl::Status Execute(Lane& lane, std::span<Task> tasks, Batch& batch) {
     GEMM_RETURN_IF_CUDA_FAILS("cudaSetDevice", cudaSetDevice(info_.ordinal));
     const cudaStream_t stream = lane.stream.get();
     size_t args_bytes = 0;
@@ -289,31 +298,42 @@ class CudaDevice final : public Device {
     }
 
     GEMM_RETURN_IF_CUDA_FAILS("recording an event", cudaEventRecord(lane.start.get(), stream));
-    for (Task& task : tasks) {
-      GEMM_RETURN_IF_CUDA_FAILS("copying operands in", CopyIn(lane, task, memory.data()));
+    for (size_t i = 0; i < tasks.size(); ++i) {
+      const HostBuffer& input = tasks[i].job->input;
+      if (IsFirstOfJob(tasks, i) && !input.empty()) {
+        GEMM_RETURN_IF_CUDA_FAILS(
+            "copying operands in",
+            cudaMemcpyAsync(memory.data() + tasks[i].input_offset, input.data(), input.size_bytes(),
+                            cudaMemcpyHostToDevice, stream));
+      }
+      GEMM_RETURN_IF_CUDA_FAILS("copying arguments in", CopyArgsIn(lane, tasks[i], memory.data()));
     }
     GEMM_RETURN_IF_CUDA_FAILS("recording an event", cudaEventRecord(lane.copied_in.get(), stream));
     for (Task& task : tasks) {
       const cudaError_t error = task.kernel.family->Launch(task.plan, Args(lane, task),
                                                            memory.data() + task.device_args_offset,
                                                            memory.data(), stream);
-      if (error != cudaSuccess) *task.status = CudaFailure(task.job->report.kernel, error);
+      if (error != cudaSuccess) {
+        task.product->status = CudaFailure(task.product->report.kernel, error);
+      }
     }
     GEMM_RETURN_IF_CUDA_FAILS("recording an event", cudaEventRecord(lane.computed.get(), stream));
-    for (Task& task : tasks) {
-      HostBuffer& output = task.job->output;
-      GEMM_RETURN_IF_CUDA_FAILS(
-          "copying a result out",
-          cudaMemcpyAsync(output.data(), memory.data() + task.output_offset, output.size_bytes(),
-                          cudaMemcpyDeviceToHost, stream));
+    for (size_t first = 0, end = 0; first < tasks.size(); first = end) {
+      for (end = first + 1; end < tasks.size() && !IsFirstOfJob(tasks, end);) ++end;
+      GEMM_RETURN_IF_CUDA_FAILS("copying results out",
+                                CopyOut(tasks.subspan(first, end - first), memory.data(), stream));
     }
     GEMM_RETURN_IF_CUDA_FAILS("recording an event", cudaEventRecord(lane.copied_out.get(), stream));
     GEMM_RETURN_IF_CUDA_FAILS("computing", cudaEventSynchronize(lane.copied_out.get()));
 
-    for (Task& task : tasks) {  // the phases of its batch
-      task.job->report.copy_in = Between(lane.start, lane.copied_in);
-      task.job->report.compute = Between(lane.copied_in, lane.computed);
-      task.job->report.copy_out = Between(lane.computed, lane.copied_out);
+    const absl::Duration copy_in = Between(lane.start, lane.copied_in);
+    const absl::Duration compute = Between(lane.copied_in, lane.computed);
+    const absl::Duration copy_out = Between(lane.computed, lane.copied_out);
+    batch.compute += compute;
+    for (Task& task : tasks) {
+      task.product->report.copy_in = copy_in;
+      task.product->report.compute = compute;
+      task.product->report.copy_out = copy_out;
     }
     return absl::OkStatus();
   }
@@ -322,24 +342,29 @@ class CudaDevice final : public Device {
     return static_cast<std::byte*>(lane.args.data()) + task.args_offset;
   }
 
-  cudaError_t CopyIn(Lane& lane, const Task& task, std::byte* memory) const {
-    const Job& job = *task.job;
-    const cudaStream_t stream = lane.stream.get();
-    if (!job.input.empty()) {
-      GEMM_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(memory + task.input_offset, job.input.data(),
-                                                job.input.size_bytes(), cudaMemcpyHostToDevice,
-                                                stream));
-    }
+  cudaError_t CopyArgsIn(Lane& lane, const Task& task, std::byte* memory) const {
+    const JobProduct& product = *task.product;
     const auto address = [&](const InputSpan& span) -> const void* {
       return span.size_bytes == 0 ? nullptr : memory + task.input_offset + span.offset_bytes;
     };
-    const Operands operands{address(job.a), address(job.b), address(job.c),
-                            memory + task.output_offset};
-    task.kernel.family->Encode(task.plan, std::span<const Problem>(&job.problem, 1),
+    const Operands operands{address(product.a), address(product.b), address(product.c),
+                            memory + task.output_offset + product.output_offset_bytes};
+    task.kernel.family->Encode(task.plan, std::span<const Problem>(&product.problem, 1),
                                std::span<const Operands>(&operands, 1), Args(lane, task));
     if (task.plan.device_args_bytes == 0) return cudaSuccess;
     return cudaMemcpyAsync(memory + task.device_args_offset, Args(lane, task),
-                           task.plan.device_args_bytes, cudaMemcpyHostToDevice, stream);
+                           task.plan.device_args_bytes, cudaMemcpyHostToDevice, lane.stream.get());
+  }
+
+  // The results of tasks of one job, and no more: others of the job may have been computed before.
+  static cudaError_t CopyOut(std::span<const Task> tasks, const std::byte* memory,
+                             cudaStream_t stream) {
+    const Task& first = tasks.front();
+    const JobProduct& last = *tasks.back().product;
+    const size_t begin = first.product->output_offset_bytes;
+    return cudaMemcpyAsync(first.job->output.data() + begin, memory + first.output_offset + begin,
+                           last.output_offset_bytes + last.output_bytes - begin,
+                           cudaMemcpyDeviceToHost, stream);
   }
 
   const DeviceInfo info_;

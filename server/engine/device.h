@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "kernels/gemm.h"
 #include "server/engine/job.h"
 #include "server/memory/host_memory.h"
@@ -38,10 +38,12 @@ struct KernelExplanation {
   std::vector<KernelVerdict> candidates;  // in the order in which they are considered
 };
 
-// Jobs that go to a device together, and how each went.
+// Jobs that go to a device together.
 struct Batch {
   std::vector<std::unique_ptr<Job>> jobs;
-  std::vector<absl::Status> statuses;  // one for each job, OK until the device says otherwise
+  uint32_t problems = 0;  // products of theirs that need the device
+  // Set by the device: how long it computed for them all.
+  absl::Duration compute = absl::ZeroDuration();
 };
 
 // What a lane is for. Small jobs have lanes of their own, so that they need not wait for large
@@ -66,8 +68,9 @@ class Device {
   // `problem` has passed Validate.
   virtual KernelExplanation Explain(const Problem& problem) const = 0;
 
-  // Computes each job's product into its output and fills its report's kernel, device and phases.
-  // Blocks until the results are there. An error concerns its job alone unless lost() is then true.
+  // Computes each product that needs the device into its job's output, fills its report, and sets
+  // its status where it fails. Blocks until the results are there. An error concerns its product
+  // alone unless lost() is then true.
   virtual void Run(int lane, Batch& batch) = 0;
 
   // True once an error has made the device unusable for good (a poisoned CUDA context).

@@ -41,7 +41,8 @@ absl::StatusOr<HostBuffer> Engine::AllocateHost(size_t size_bytes, const HostBuf
 
 void Engine::Submit(std::unique_ptr<Job> job) {
   job->enqueued = clock_.Now();
-  if (IsEmpty(job->problem)) {  // nothing to compute: it needs no device
+  job->cost = CostOf(*job);
+  if (job->cost.problems == 0) {  // nothing to compute
     Finish(std::move(job), absl::OkStatus());
     return;
   }
@@ -68,7 +69,7 @@ void Engine::Cancel(CancelToken& cancel) {
   cancel.Cancel();
   if (std::unique_ptr<Job> job = queue_.Remove(&cancel)) {
     const absl::Time now = clock_.Now();
-    job->report.queue = now - job->enqueued;
+    job->queue = now - job->enqueued;
     absl::Status status = CheckStillWanted(*job, now);
     Drop(std::move(job), std::move(status));
   }
@@ -100,7 +101,7 @@ void Engine::Work(Device& device, int lane, LaneKind kind, std::once_flag& loss_
     const absl::Time now = clock_.Now();
     Batch batch;
     for (std::unique_ptr<Job>& job : jobs) {
-      job->report.queue = now - job->enqueued;
+      job->queue = now - job->enqueued;
       absl::Status status = CheckStillWanted(*job, now);
       if (status.ok() && device.lost()) {
         status = ErrorWithReason(Reason::kDeviceLost, "no device is left that works");
@@ -108,24 +109,20 @@ void Engine::Work(Device& device, int lane, LaneKind kind, std::once_flag& loss_
       if (!status.ok()) {
         Drop(std::move(job), std::move(status));
       } else {
+        batch.problems += static_cast<uint32_t>(job->cost.problems);
         batch.jobs.push_back(std::move(job));
       }
     }
     if (batch.jobs.empty()) continue;
 
-    batch.statuses.resize(batch.jobs.size());
-    for (const std::unique_ptr<Job>& job : batch.jobs) {
-      job->report.batch_problems = static_cast<uint32_t>(batch.jobs.size());
-    }
+    for (const std::unique_ptr<Job>& job : batch.jobs) job->batch_problems = batch.problems;
     device.Run(lane, batch);
     if (device.lost()) {
       std::call_once(loss_reported, [&] { observer_.OnDeviceLost(device.description()); });
       queue_.WakeAll();  // its idle lanes leave too, before they are given a job
     }
-    for (size_t i = 0; i < batch.jobs.size(); ++i) {
-      observer_.OnFinished(*batch.jobs[i], batch.statuses[i]);
-      Finish(std::move(batch.jobs[i]), std::move(batch.statuses[i]));
-    }
+    observer_.OnBatch(batch);
+    for (std::unique_ptr<Job>& job : batch.jobs) Finish(std::move(job), absl::OkStatus());
   }
 }
 

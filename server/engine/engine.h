@@ -26,7 +26,7 @@ namespace gemm {
 class EngineObserver {
  public:
   virtual ~EngineObserver() = default;
-  virtual void OnFinished(const Job& job, const absl::Status& status) = 0;
+  virtual void OnBatch(const Batch& batch) = 0;                            // a device has run it
   virtual void OnDropped(const Job& job, const absl::Status& status) = 0;  // before the device
   virtual void OnDeviceLost(const DeviceDescription& device) = 0;
 };

@@ -1,4 +1,5 @@
-// One product on its way through the engine: what to compute, where its bytes lie, who is told.
+// The products of one call on their way through the engine: what to compute, where their bytes lie,
+// who is told.
 
 #ifndef GEMMD_SERVER_ENGINE_JOB_H_
 #define GEMMD_SERVER_ENGINE_JOB_H_
@@ -9,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -17,15 +19,14 @@
 
 namespace gemm {
 
-// What the reply tells about how the product ran. Filled by the engine and the device.
+// How a product ran. Filled by the device; the names live as long as it does.
 struct ExecutionReport {
-  std::string kernel;         // full name; empty when nothing had to run
-  std::string kernel_family;  // the metric label
-  std::string device;
+  std::string_view kernel;         // full name; empty when nothing had to run
+  std::string_view kernel_family;  // the metric label
+  std::string_view device;
   int device_index = 0;
-  uint32_t batch_problems = 1;
   int launches = 0;
-  absl::Duration queue = absl::ZeroDuration();
+  // Of the product, or of the batch where its products share them.
   absl::Duration copy_in = absl::ZeroDuration();
   absl::Duration compute = absl::ZeroDuration();
   absl::Duration copy_out = absl::ZeroDuration();
@@ -55,31 +56,54 @@ constexpr size_t AlignedSize(size_t bytes) {
   return (bytes + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment;
 }
 
+struct JobProduct {
+  Problem problem;  // validated; layouts describe the operands as they lie in Job::input
+  InputSpan a, b, c;
+  // Of D in Job::output; a multiple of kOperandAlignment. Results lie in the order of the products.
+  size_t output_offset_bytes = 0;
+  size_t output_bytes = 0;  // D is dense, `problem.d` describes it
+  // How it went. One that is not OK from the start is not run: it keeps its place for the reply.
+  absl::Status status;
+  ExecutionReport report;
+};
+
+// False when there is nothing to compute: the product was refused, or has failed, or its result is
+// empty.
+bool NeedsDevice(const JobProduct& product);
+
+// What jobs ask for in total. Products that need no device count for nothing.
+struct JobCost {
+  uint64_t problems = 0;
+  uint64_t bytes = 0;  // of host memory, held while it waits
+  double flops = 0;
+  double seconds = 0;  // roughly, of a fast GPU: what fairness and batches are counted in
+};
+
 // Owned by exactly one party at a time; whoever owns it calls Finish exactly once.
 struct Job {
-  Problem problem;   // validated; layouts describe the operands as they lie in `input`
-  HostBuffer input;  // pinned: every payload the product reads, copied in with one transfer
-  InputSpan a, b, c;
-  HostBuffer output;   // pinned: D, dense, `problem.d` describes it
+  absl::InlinedVector<JobProduct, 1> products;  // at least one
+  HostBuffer input;    // pinned: every payload that the products read, to be copied in at once
+  HostBuffer output;   // pinned: their results
   std::string caller;  // whose turn it is counted as
   absl::Time deadline = absl::InfiniteFuture();
   std::shared_ptr<CancelToken> cancel;
-  absl::Time enqueued;  // set by the engine
 
-  ExecutionReport report;
+  // Set by the engine.
+  JobCost cost;
+  absl::Time enqueued;
+  absl::Duration queue = absl::ZeroDuration();  // how long it waited
+  uint32_t batch_problems = 1;                  // products that went to the device with it
+
   // Called once, from any thread, after which the job is gone; must not block. It takes the job
-  // back so that the caller reads report and output.
+  // back so that the caller reads products and output. The status is of the call as a whole: when
+  // it is OK, each product has its own.
   absl::AnyInvocable<void(absl::Status, std::unique_ptr<Job>) &&> done;
 };
 
 // Hands the job back to whoever submitted it.
 void Finish(std::unique_ptr<Job> job, absl::Status status);
 
-// Bytes that the job keeps in host memory while it waits.
-uint64_t HeldBytes(const Job& job);
-
-// Rough seconds of a fast GPU that the job will take: what fairness and batches are counted in.
-double EstimatedSeconds(const Job& job);
+JobCost CostOf(const Job& job);
 
 }  // namespace gemm
 

@@ -9,29 +9,39 @@
 namespace gemm {
 
 JobQueue::Line& JobQueue::LineOf(const Job& job) {
-  return EstimatedSeconds(job) <= limits_.small_job_seconds ? small_ : large_;
+  return job.cost.seconds <= limits_.small_job_seconds ? small_ : large_;
+}
+
+absl::Status JobQueue::CheckRoom(const JobCost& cost) const {
+  const auto full = [](auto waiting, auto limit, const char* flag) {
+    return ErrorWithReason(Reason::kQueueFull, absl::StrCat("the queue is full: ", waiting, " of ",
+                                                            limit, " (", flag, ")"));
+  };
+  if (small_.empty() && large_.empty()) return absl::OkStatus();
+  if (waiting_.problems + cost.problems > limits_.problems) {
+    return full(waiting_.problems, limits_.problems, "problems, --queue-problems");
+  }
+  if (waiting_.bytes + cost.bytes > limits_.bytes) {
+    return full(waiting_.bytes, limits_.bytes, "bytes, --queue-bytes");
+  }
+  if (waiting_.flops + cost.flops > limits_.flops) {
+    return full(waiting_.flops, limits_.flops, "floating-point operations, --queue-flops");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status JobQueue::Push(std::unique_ptr<Job>& job) {
-  const uint64_t held_bytes = HeldBytes(*job);
   bool wake_small_lane = false;
   {
     std::lock_guard lock(mutex_);
     if (closed_) return ErrorWithReason(Reason::kDraining, "the server is shutting down");
-    const uint64_t waiting = small_.size() + large_.size();
-    if (waiting >= limits_.problems) {
-      return ErrorWithReason(Reason::kQueueFull, absl::StrCat("the queue is full: ", waiting,
-                                                              " problems (--queue-problems)"));
-    }
-    if (waiting > 0 && bytes_ + held_bytes > limits_.bytes) {
-      return ErrorWithReason(Reason::kQueueFull,
-                             absl::StrCat("the queue is full: ", bytes_, " of ", limits_.bytes,
-                                          " bytes (--queue-bytes)"));
-    }
-    bytes_ += held_bytes;
+    if (absl::Status room = CheckRoom(job->cost); !room.ok()) return room;
+    waiting_.problems += job->cost.problems;
+    waiting_.bytes += job->cost.bytes;
+    waiting_.flops += job->cost.flops;
     const auto last_end = last_end_.find(job->caller);
     const double turn = last_end == last_end_.end() ? now_ : std::max(now_, last_end->second);
-    last_end_[job->caller] = turn + EstimatedSeconds(*job);
+    last_end_[job->caller] = turn + job->cost.seconds;
     Line& line = LineOf(*job);
     line.emplace(turn, std::move(job));
     wake_small_lane = &line == &small_ && small_lanes_waiting_ > 0;
@@ -42,8 +52,11 @@ absl::Status JobQueue::Push(std::unique_ptr<Job>& job) {
 
 std::unique_ptr<Job> JobQueue::Take(Line& line, Line::iterator position) {
   std::unique_ptr<Job> job = std::move(position->second);
-  bytes_ -= HeldBytes(*job);
   line.erase(position);
+  waiting_.problems -= job->cost.problems;
+  waiting_.bytes -= job->cost.bytes;
+  waiting_.flops -= job->cost.flops;
+  if (small_.empty() && large_.empty()) waiting_.flops = 0;  // forget what rounding has left
   return job;
 }
 
@@ -71,7 +84,7 @@ std::vector<std::unique_ptr<Job>> JobQueue::PopBatch(LaneKind lane,
   } else {
     double seconds = 0;
     while (!small_.empty()) {
-      seconds += EstimatedSeconds(*small_.begin()->second);
+      seconds += small_.begin()->second->cost.seconds;
       if (!jobs.empty() && seconds > limits_.batch_seconds) break;
       now_ = std::max(now_, small_.begin()->first);
       jobs.push_back(Take(small_, small_.begin()));
@@ -90,7 +103,7 @@ std::unique_ptr<Job> JobQueue::Remove(const CancelToken* cancel) {
     if (position == line->end()) continue;
     const double turn = position->first;
     std::unique_ptr<Job> job = Take(*line, position);
-    MoveUp(job->caller, turn, turn + EstimatedSeconds(*job) - std::max(now_, turn));
+    MoveUp(job->caller, turn, turn + job->cost.seconds - std::max(now_, turn));
     return job;
   }
   return nullptr;
@@ -127,12 +140,12 @@ void JobQueue::WakeAll() {
 
 uint64_t JobQueue::problems() const {
   std::lock_guard lock(mutex_);
-  return small_.size() + large_.size();
+  return waiting_.problems;
 }
 
 uint64_t JobQueue::bytes() const {
   std::lock_guard lock(mutex_);
-  return bytes_;
+  return waiting_.bytes;
 }
 
 }  // namespace gemm

@@ -29,8 +29,9 @@ namespace gemm {
 class JobQueue {
  public:
   struct Limits {
-    uint64_t problems = 4096;
+    uint64_t problems = 4096;            // products that wait
     uint64_t bytes = uint64_t{1} << 30;  // host memory that waiting jobs hold
+    double flops = 2e15;                 // work that waits
     // A job estimated to take no longer is small: it goes to small lanes and shares batches.
     double small_job_seconds = 100e-6;
     // A batch of small jobs ends when it is estimated to take longer.
@@ -39,8 +40,9 @@ class JobQueue {
 
   explicit JobQueue(const Limits& limits) : limits_(limits) {}
 
-  // Takes the job when it returns OK and leaves it alone otherwise: UNAVAILABLE, QUEUE_FULL or
-  // DRAINING. A job larger than the byte limit is taken when nothing else waits.
+  // Takes the job, whose cost is known, when it returns OK and leaves it alone otherwise:
+  // UNAVAILABLE, QUEUE_FULL or DRAINING. A job larger than a limit is taken when nothing else
+  // waits.
   absl::Status Push(std::unique_ptr<Job>& job);
 
   // Blocks until there is work for such a lane: small jobs up to the batch limit, or one large job
@@ -67,6 +69,7 @@ class JobQueue {
   using Line = std::multimap<double, std::unique_ptr<Job>>;
 
   // Each requires mutex_.
+  absl::Status CheckRoom(const JobCost& cost) const;
   Line& LineOf(const Job& job);
   std::unique_ptr<Job> Take(Line& line, Line::iterator position);
   // A caller's jobs with a turn beyond `after`, and those that it has yet to send, come so much
@@ -84,7 +87,7 @@ class JobQueue {
   Line large_;
   double now_ = 0;                                    // the latest turn that has come
   std::unordered_map<std::string, double> last_end_;  // by caller, for those beyond now_
-  uint64_t bytes_ = 0;
+  JobCost waiting_;                                   // of all that wait
   bool closed_ = false;
 };
 

@@ -88,11 +88,13 @@ absl::StatusOr<std::unique_ptr<Job>> MultiplyCall::MakeJob() {
     CopyPayload(slices.segments(), copy.source, input->data() + copy.offset_bytes);
   }
 
-  job->problem = decoded->problem;
+  JobProduct& product = job->products.emplace_back();
+  product.problem = decoded->problem;
+  product.a = decoded->a;
+  product.b = decoded->b;
+  product.c = decoded->c;
+  product.output_bytes = decoded->output_bytes;
   job->input = *std::move(input);
-  job->a = decoded->a;
-  job->b = decoded->b;
-  job->c = decoded->c;
   job->output = *std::move(output);
   job->caller = HostOf(peer());
   job->deadline = deadline();
@@ -100,6 +102,7 @@ absl::StatusOr<std::unique_ptr<Job>> MultiplyCall::MakeJob() {
   job->done = [this](absl::Status status, std::unique_ptr<Job> done) {
     // Replying writes to the socket, up to milliseconds: not on the thread that runs the device.
     context().executor.Post([this, status = std::move(status), done = std::move(done)]() mutable {
+      status.Update(done->products.front().status);
       OnProduct(status, std::move(done));
     });
   };
@@ -115,19 +118,20 @@ void MultiplyCall::OnProduct(const absl::Status& status, std::unique_ptr<Job> jo
 }
 
 grpc::ByteBuffer MultiplyCall::MakeReply(Job& job) {
+  const ExecutionReport& ran = job.products.front().report;
   v1::MultiplyReply reply;
   v1::ExecutionReport& report = *reply.mutable_report();
-  report.set_kernel(job.report.kernel);
-  report.set_device(job.report.device);
-  report.set_device_index(job.report.device_index);
-  report.set_batch_problems(job.report.batch_problems);
+  report.set_kernel(ran.kernel.data(), ran.kernel.size());
+  report.set_device(ran.device.data(), ran.device.size());
+  report.set_device_index(ran.device_index);
+  report.set_batch_problems(job.batch_problems);
   report.set_admit_ns(ToNs(admit_duration()));
   report.set_receive_ns(ToNs(receive_duration()));
   report.set_decode_ns(ToNs(decode_));
-  report.set_queue_ns(ToNs(job.report.queue));
-  report.set_copy_in_ns(ToNs(job.report.copy_in));
-  report.set_compute_ns(ToNs(job.report.compute));
-  report.set_copy_out_ns(ToNs(job.report.copy_out));
+  report.set_queue_ns(ToNs(job.queue));
+  report.set_copy_in_ns(ToNs(ran.copy_in));
+  report.set_compute_ns(ToNs(ran.compute));
+  report.set_copy_out_ns(ToNs(ran.copy_out));
 
   const size_t output_bytes = job.output.size_bytes();
   const grpc::Slice description(reply.SerializeAsString() + PayloadHeader(output_bytes));
@@ -150,16 +154,18 @@ void MultiplyCall::Log(const absl::Status& status, const Job* job) const {
   record.phases[static_cast<int>(Phase::kReceive)] = receive_duration();
   record.phases[static_cast<int>(Phase::kDecode)] = decode_;
   if (job != nullptr) {
-    record.m = job->problem.m;
-    record.n = job->problem.n;
-    record.k = job->problem.k;
-    record.batch_count = job->problem.batch_count;
-    record.dtype = NameOf(job->problem.dtype);
-    record.kernel = job->report.kernel;
-    record.phases[static_cast<int>(Phase::kQueue)] = job->report.queue;
-    record.phases[static_cast<int>(Phase::kCopyIn)] = job->report.copy_in;
-    record.phases[static_cast<int>(Phase::kCompute)] = job->report.compute;
-    record.phases[static_cast<int>(Phase::kCopyOut)] = job->report.copy_out;
+    const Problem& problem = job->products.front().problem;
+    const ExecutionReport& report = job->products.front().report;
+    record.m = problem.m;
+    record.n = problem.n;
+    record.k = problem.k;
+    record.batch_count = problem.batch_count;
+    record.dtype = NameOf(problem.dtype);
+    record.kernel = report.kernel;
+    record.phases[static_cast<int>(Phase::kQueue)] = job->queue;
+    record.phases[static_cast<int>(Phase::kCopyIn)] = report.copy_in;
+    record.phases[static_cast<int>(Phase::kCompute)] = report.compute;
+    record.phases[static_cast<int>(Phase::kCopyOut)] = report.copy_out;
   }
   record.total = total;
   record.grpc_code = static_cast<int>(status.code());

@@ -73,8 +73,10 @@ class Gate final : public grpc::CallbackGenericService {
 // Reflection lists only services with a registered method, so with reflection on (it is meant for
 // development) GetServerInfo alone is served the ordinary way; the rest passes the gate.
 class ListedService final
-    : public v1::GemmService::WithGenericMethod_Multiply<v1::GemmService::WithGenericMethod_Explain<
-          v1::GemmService::WithCallbackMethod_GetServerInfo<v1::GemmService::Service>>> {
+    : public v1::GemmService::WithGenericMethod_Multiply<
+          v1::GemmService::WithGenericMethod_MultiplyBatch<
+              v1::GemmService::WithGenericMethod_Explain<
+                  v1::GemmService::WithCallbackMethod_GetServerInfo<v1::GemmService::Service>>>> {
  public:
   explicit ListedService(const RpcContext& context) : context_(context) {}
 

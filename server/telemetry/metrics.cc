@@ -30,7 +30,8 @@ using prometheus::MetricType;
 const Histogram::BucketBoundaries kSecondsBuckets = {1e-6, 3e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4,
                                                      1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1,  0.2,
                                                      0.5,  1,    3,    10,   30,   100};
-const Histogram::BucketBoundaries kBatchBuckets = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
+const Histogram::BucketBoundaries kBatchBuckets = {1,   2,   4,   8,    16,   32,  64,
+                                                   128, 256, 512, 1024, 2048, 4096};
 
 struct MethodLabels {
   const char* type;
@@ -41,6 +42,7 @@ struct MethodLabels {
 // In the order of RpcMethod.
 constexpr std::array<MethodLabels, kRpcMethodCount> kMethods = {{
     {"unary", "gemm.v1.GemmService", "Multiply"},
+    {"unary", "gemm.v1.GemmService", "MultiplyBatch"},
     {"unary", "gemm.v1.GemmService", "Explain"},
     {"unary", "gemm.v1.GemmService", "GetServerInfo"},
     {"unary", "grpc.health.v1.Health", "Check"},
@@ -207,9 +209,9 @@ Metrics::Impl::Impl(const MetricsOptions& options) {
     }
   }
 
-  batch_problems = &HistogramFamily("gemmd_batch_problems",
-                                    "For each product, the size of the batch that it ran in.")
-                        .Add({}, kBatchBuckets);
+  batch_problems =
+      &HistogramFamily("gemmd_batch_problems", "Products of each batch that a device has run.")
+           .Add({}, kBatchBuckets);
 
   auto& device_family = GaugeFamily("gemmd_device_info", "A device of this server; always 1.");
   auto& lost_family =
@@ -260,29 +262,36 @@ void Metrics::CountRefused(Reason reason) {
   impl_->refused[static_cast<size_t>(reason)]->Increment();
 }
 
-void Metrics::OnFinished(const Job& job, const absl::Status& status) {
-  const ExecutionReport& report = job.report;
-  const auto dtype = static_cast<size_t>(job.problem.dtype);
-  if (report.launches > 0) {
-    impl_->LaunchesOf(report.kernel_family, dtype).Increment(report.launches);
+void Metrics::OnBatch(const Batch& batch) {
+  impl_->batch_problems->Observe(batch.problems);
+  // The time is the batch's; each product counts for its part.
+  const double seconds_each = absl::ToDoubleSeconds(batch.compute) / batch.problems;
+  for (const std::unique_ptr<Job>& job : batch.jobs) {
+    ObservePhase(Phase::kQueue, job->queue);
+    double delivered = 0;
+    for (const JobProduct& product : job->products) {
+      const ExecutionReport& report = product.report;
+      const auto dtype = static_cast<size_t>(product.problem.dtype);
+      if (report.launches > 0) {
+        impl_->LaunchesOf(report.kernel_family, dtype).Increment(report.launches);
+      }
+      // The times and the work of one that failed came to nothing.
+      if (!NeedsDevice(product)) continue;
+      ObservePhase(Phase::kCopyIn, report.copy_in);
+      ObservePhase(Phase::kCompute, report.compute);
+      ObservePhase(Phase::kCopyOut, report.copy_out);
+      if (ReadsAB(product.problem)) impl_->flops[dtype]->Increment(FlopCount(product.problem));
+      delivered += seconds_each;
+    }
+    const bool wanted = job->cancel == nullptr || !job->cancel->cancelled();
+    (wanted ? impl_->delivered_seconds : impl_->wasted_seconds)->Increment(delivered);
   }
-  impl_->batch_problems->Observe(report.batch_problems);
-  ObservePhase(Phase::kQueue, report.queue);
-  if (!status.ok()) return;  // the other times and the work are of a product that came to nothing
-  ObservePhase(Phase::kCopyIn, report.copy_in);
-  ObservePhase(Phase::kCompute, report.compute);
-  ObservePhase(Phase::kCopyOut, report.copy_out);
-  if (ReadsAB(job.problem)) impl_->flops[dtype]->Increment(FlopCount(job.problem));
-  // The time is its batch's; each product counts for its part.
-  const bool wanted = job.cancel == nullptr || !job.cancel->cancelled();
-  (wanted ? impl_->delivered_seconds : impl_->wasted_seconds)
-      ->Increment(absl::ToDoubleSeconds(report.compute) / report.batch_problems);
 }
 
 void Metrics::OnDropped(const Job& job, const absl::Status& status) {
-  ObservePhase(Phase::kQueue, job.report.queue);
+  ObservePhase(Phase::kQueue, job.queue);
   if (const auto reason = ReasonOf(status)) {
-    impl_->dropped[static_cast<size_t>(*reason)]->Increment();
+    impl_->dropped[static_cast<size_t>(*reason)]->Increment(static_cast<double>(job.cost.problems));
   }
 }
 

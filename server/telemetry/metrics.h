@@ -22,8 +22,16 @@ class Collectable;
 
 namespace gemm {
 
-enum class RpcMethod { kMultiply, kExplain, kGetServerInfo, kHealthCheck, kHealthWatch, kUnknown };
-inline constexpr int kRpcMethodCount = 6;
+enum class RpcMethod {
+  kMultiply,
+  kMultiplyBatch,
+  kExplain,
+  kGetServerInfo,
+  kHealthCheck,
+  kHealthWatch,
+  kUnknown
+};
+inline constexpr int kRpcMethodCount = 7;
 
 // The life of a Multiply, in order; names as in ExecutionReport of gemm.proto, then the reply.
 enum class Phase { kAdmit, kReceive, kDecode, kQueue, kCopyIn, kCompute, kCopyOut, kSend };
@@ -55,8 +63,8 @@ class Metrics final : public EngineObserver {
   void AddBytes(Direction direction, uint64_t bytes);  // payload bytes carried inline
   void CountRefused(Reason reason);                    // never queued
 
-  // EngineObserver: launches, FLOPs, engine phases, drops, device state.
-  void OnFinished(const Job& job, const absl::Status& status) override;
+  // EngineObserver: batches, launches, FLOPs, engine phases, drops, device state.
+  void OnBatch(const Batch& batch) override;
   void OnDropped(const Job& job, const absl::Status& status) override;
   void OnDeviceLost(const DeviceDescription& device) override;
 

@@ -37,8 +37,10 @@ MULTIPLY = "/gemm.v1.GemmService/Multiply"
 def _generate_stubs():
     folder = tempfile.mkdtemp(prefix="gemmd-stubs-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    arguments = ["protoc", f"-I{REPOSITORY / 'proto'}", f"--python_out={folder}"]
-    arguments += [f"--grpc_python_out={folder}", "gemm/v1/gemm.proto"]
+    well_known = pathlib.Path(protoc.__file__).parent / "_proto"
+    arguments = ["protoc", f"-I{REPOSITORY / 'proto'}", f"-I{well_known}", f"--python_out={folder}"]
+    arguments += [f"--grpc_python_out={folder}"]
+    arguments += ["gemm/v1/gemm.proto", "gemm/v1/error_details.proto"]
     if protoc.main(arguments) != 0:
         raise RuntimeError("protoc failed on gemm.proto")
     sys.path.insert(0, folder)

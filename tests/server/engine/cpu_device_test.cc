@@ -28,10 +28,11 @@ void CheckAs(const Problem& p, double fill_a, double fill_b, double fill_c) {
   std::uniform_int_distribution<int> small(-4, 4);
 
   Job job;
-  job.problem = p;
+  JobProduct& product = job.products.emplace_back();
+  product.problem = p;
   const MatrixShape shapes[] = {StoredA(p), StoredB(p), StoredC(p)};
   const MatrixLayout layouts[] = {p.a, p.b, p.c};
-  InputSpan* spans[] = {&job.a, &job.b, &job.c};
+  InputSpan* spans[] = {&product.a, &product.b, &product.c};
   const double fills[] = {fill_a, fill_b, fill_c};
   size_t total_bytes = 0;
   for (int i = 0; i < 3; ++i) {
@@ -55,7 +56,8 @@ void CheckAs(const Problem& p, double fill_a, double fill_b, double fill_c) {
       }
     }
   }
-  job.output = *pool->Allocate(p.batch_count * p.m * p.n * sizeof(T));
+  product.output_bytes = p.batch_count * p.m * p.n * sizeof(T);
+  job.output = *pool->Allocate(product.output_bytes);
   T* d = reinterpret_cast<T*>(job.output.data());
   std::fill_n(d, p.batch_count * p.m * p.n, static_cast<T>(kNaN));
 
@@ -142,11 +144,46 @@ TEST(CpuDeviceTest, DoesNotReadWhatItNeedNot) {
   Check(no_k);
 }
 
+TEST(CpuDeviceTest, EachProductOfAJobHasItsPlaceAndItsStatus) {
+  const auto device = OpenCpuDevice();
+  const auto pool = HostPool::Create(device->host_memory(), uint64_t{1} << 20);
+  Job job;
+  job.input = *pool->Allocate(2 * kOperandAlignment);
+  job.output = *pool->Allocate(4 * kOperandAlignment);
+  std::memset(job.output.data(), 0x55, job.output.size_bytes());
+  auto* input = reinterpret_cast<float*>(job.input.data());
+  input[0] = 3;
+  input[kOperandAlignment / sizeof(float)] = 5;
+  for (size_t i = 0; i < 4; ++i) {
+    JobProduct& product = job.products.emplace_back();
+    product.problem = DenseProblem(DType::kF32, 1, 1, 1);
+    product.problem.alpha = static_cast<double>(i + 1);
+    product.a = {0, sizeof(float)};
+    product.b = {kOperandAlignment, sizeof(float)};
+    product.output_offset_bytes = i * kOperandAlignment;
+    product.output_bytes = sizeof(float);
+  }
+  job.products[1].status = ErrorWithReason(Reason::kInvalidRequest, "refused before");
+  job.products[2].problem.k = int64_t{1} << 31;
+  EXPECT_FALSE(RunOne(*device, job).ok());
+  const auto result = [&](size_t i) {
+    float value;
+    std::memcpy(&value, job.output.data() + i * kOperandAlignment, sizeof(value));
+    return value;
+  };
+  EXPECT_EQ(result(0), 15);
+  EXPECT_EQ(result(3), 60);
+  EXPECT_EQ(ReasonOf(job.products[1].status), Reason::kInvalidRequest);
+  EXPECT_EQ(ReasonOf(job.products[2].status), Reason::kUnsupported);
+  EXPECT_TRUE(job.products[3].status.ok());
+  EXPECT_EQ(result(1), result(2));  // untouched
+}
+
 TEST(CpuDeviceTest, RefusesWhatCblasCannotCount) {
   Problem p = DenseProblem(DType::kF32, 1, 1, int64_t{1} << 31);
   const auto device = OpenCpuDevice();
   Job job;
-  job.problem = p;
+  job.products.emplace_back().problem = p;
   EXPECT_EQ(ReasonOf(RunOne(*device, job)), Reason::kUnsupported);
   const KernelExplanation explanation = device->Explain(p);
   EXPECT_EQ(explanation.chosen, "");

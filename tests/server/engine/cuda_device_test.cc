@@ -19,7 +19,7 @@ namespace {
 
 class QuietObserver final : public EngineObserver {
  public:
-  void OnFinished(const Job&, const absl::Status&) override {}
+  void OnBatch(const Batch&) override {}
   void OnDropped(const Job&, const absl::Status&) override {}
   void OnDeviceLost(const DeviceDescription& device) override {
     ADD_FAILURE() << "lost " << device.name;
@@ -44,16 +44,18 @@ class CudaDeviceTest : public testing::Test {
   // A dense f32 product of small integers, so that every sum is exact; D starts as NaN.
   std::unique_ptr<Job> MakeJob(int64_t m, int64_t n, int64_t k, unsigned seed = 1) {
     auto job = std::make_unique<Job>();
-    job->problem = DenseProblem(DType::kF32, m, n, k);
+    JobProduct& product = job->products.emplace_back();
+    product.problem = DenseProblem(DType::kF32, m, n, k);
     const size_t a_bytes = m * k * sizeof(float);
     const size_t b_bytes = k * n * sizeof(float);
-    job->a = {0, a_bytes};
-    job->b = {AlignedSize(a_bytes), b_bytes};
+    product.a = {0, a_bytes};
+    product.b = {AlignedSize(a_bytes), b_bytes};
+    product.output_bytes = m * n * sizeof(float);
     job->input = *engine_->AllocateHost(AlignedSize(a_bytes) + AlignedSize(b_bytes));
     job->output = *engine_->AllocateHost(m * n * sizeof(float));
     std::mt19937 random(seed);
     std::uniform_int_distribution<int> small(-4, 4);
-    for (const InputSpan& span : {job->a, job->b}) {
+    for (const InputSpan& span : {product.a, product.b}) {
       float* values = reinterpret_cast<float*>(job->input.data() + span.offset_bytes);
       std::generate_n(values, span.size_bytes / sizeof(float),
                       [&] { return static_cast<float>(small(random)); });
@@ -76,12 +78,14 @@ class CudaDeviceTest : public testing::Test {
   static void ExpectExact(const Outcome& outcome) {
     ASSERT_TRUE(outcome.status.ok()) << outcome.status;
     const Job& job = *outcome.job;
-    const Problem& p = job.problem;
+    const JobProduct& product = job.products.front();
+    ASSERT_TRUE(product.status.ok()) << product.status;
+    const Problem& p = product.problem;
     SCOPED_TRACE(testing::Message()
-                 << p.m << " x " << p.n << " x " << p.k << " by " << job.report.kernel
-                 << " in a batch of " << job.report.batch_problems);
-    const auto* a = reinterpret_cast<const float*>(job.input.data() + job.a.offset_bytes);
-    const auto* b = reinterpret_cast<const float*>(job.input.data() + job.b.offset_bytes);
+                 << p.m << " x " << p.n << " x " << p.k << " by "
+                 << std::string(product.report.kernel) << " in a batch of " << job.batch_problems);
+    const auto* a = reinterpret_cast<const float*>(job.input.data() + product.a.offset_bytes);
+    const auto* b = reinterpret_cast<const float*>(job.input.data() + product.b.offset_bytes);
     const auto* d = reinterpret_cast<const float*>(job.output.data());
     // Large products by samples: the kernels have checks of their own.
     const int64_t elements = p.m * p.n;
@@ -120,11 +124,12 @@ TEST_F(CudaDeviceTest, ProductsOfEverySizeAreExactAndReported) {
                          {2048, 2048, 512}}) {
     const Outcome outcome = Submit(MakeJob(m, n, k)).get();
     ExpectExact(outcome);
-    EXPECT_NE(outcome.job->report.kernel, "");
-    EXPECT_GT(outcome.job->report.launches, 0);
-    EXPECT_GT(outcome.job->report.compute, absl::ZeroDuration());
-    EXPECT_GT(outcome.job->report.copy_in, absl::ZeroDuration());
-    EXPECT_GT(outcome.job->report.copy_out, absl::ZeroDuration());
+    const ExecutionReport& report = outcome.job->products.front().report;
+    EXPECT_NE(report.kernel, "");
+    EXPECT_GT(report.launches, 0);
+    EXPECT_GT(report.compute, absl::ZeroDuration());
+    EXPECT_GT(report.copy_in, absl::ZeroDuration());
+    EXPECT_GT(report.copy_out, absl::ZeroDuration());
   }
 }
 
@@ -142,7 +147,7 @@ TEST_F(CudaDeviceTest, AMixInEveryLaneAtOnceIsExact) {
   for (std::future<Outcome>& future : outcomes) {
     const Outcome outcome = future.get();
     ExpectExact(outcome);
-    largest_batch = std::max(largest_batch, outcome.job->report.batch_problems);
+    largest_batch = std::max(largest_batch, outcome.job->batch_problems);
   }
   EXPECT_GT(largest_batch, 1u);
 }
@@ -167,7 +172,8 @@ TEST_F(CudaDeviceTest, BitsDoNotDependOnCompany) {
     const Outcome outcome = outcomes[i].get();
     ASSERT_TRUE(outcome.status.ok()) << outcome.status;
     if (i % 2 != 0) continue;
-    EXPECT_EQ(outcome.job->report.kernel, alone.job->report.kernel);
+    EXPECT_EQ(outcome.job->products.front().report.kernel,
+              alone.job->products.front().report.kernel);
     EXPECT_EQ(std::memcmp(outcome.job->output.data(), alone.job->output.data(),
                           alone.job->output.size_bytes()),
               0);

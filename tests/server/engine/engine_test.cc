@@ -25,17 +25,21 @@ class FakeClock final : public Clock {
 
 class CountingObserver final : public EngineObserver {
  public:
-  void OnFinished(const Job&, const absl::Status&) override { ++finished; }
+  void OnBatch(const Batch& batch) override {
+    ++batches;
+    for (const auto& job : batch.jobs) finished += static_cast<int>(job->products.size());
+  }
   void OnDropped(const Job&, const absl::Status&) override { ++dropped; }
   void OnDeviceLost(const DeviceDescription&) override { ++lost; }
 
+  std::atomic<int> batches{0};
   std::atomic<int> finished{0};
   std::atomic<int> dropped{0};
   std::atomic<int> lost{0};
 };
 
 struct Outcome {
-  absl::Status status;
+  absl::Status status;  // of the job, or else the first error of its products
   std::unique_ptr<Job> job;
 };
 
@@ -52,7 +56,7 @@ class EngineTest : public testing::Test {
 
   std::unique_ptr<Job> MakeJob(int64_t size = 4) {
     auto job = std::make_unique<Job>();
-    job->problem = DenseProblem(DType::kF32, size, size, size);
+    job->products.emplace_back().problem = DenseProblem(DType::kF32, size, size, size);
     job->cancel = std::make_shared<CancelToken>();
     return job;
   }
@@ -61,6 +65,7 @@ class EngineTest : public testing::Test {
     auto promise = std::make_shared<std::promise<Outcome>>();
     std::future<Outcome> future = promise->get_future();
     job->done = [promise](absl::Status status, std::unique_ptr<Job> done) {
+      for (const JobProduct& product : done->products) status.Update(product.status);
       promise->set_value({std::move(status), std::move(done)});
     };
     engine_->Submit(std::move(job));
@@ -79,7 +84,7 @@ TEST_F(EngineTest, RunsAJobAndReports) {
   Start();
   const Outcome outcome = Submit(MakeJob()).get();
   EXPECT_TRUE(outcome.status.ok()) << outcome.status;
-  EXPECT_EQ(outcome.job->report.kernel, "puppet");
+  EXPECT_EQ(outcome.job->products.front().report.kernel, "puppet");
   EXPECT_EQ(observer_.finished, 1);
 }
 
@@ -87,8 +92,46 @@ TEST_F(EngineTest, AnEmptyResultNeedsNoDevice) {
   PuppetDevice& device = AddDevice();
   Start();
   auto job = MakeJob();
-  job->problem = DenseProblem(DType::kF32, 0, 5, 7);
+  job->products.front().problem = DenseProblem(DType::kF32, 0, 5, 7);
   EXPECT_TRUE(Submit(std::move(job)).get().status.ok());
+  EXPECT_EQ(device.runs(), 0);
+}
+
+TEST_F(EngineTest, TheProductsOfAJobGoTogetherAndEndEachByItself) {
+  PuppetDevice& device = AddDevice();
+  device.on_run = [](Job& job) {
+    job.products[2].status = ErrorWithReason(Reason::kMemoryFull, "no room");
+    return absl::OkStatus();
+  };
+  Start();
+  auto job = MakeJob();
+  for (int i = 0; i < 4; ++i) job->products.push_back(job->products.front());
+  job->products[1].problem.m = 0;
+  job->products[3].status = ErrorWithReason(Reason::kInvalidRequest, "refused before");
+  const Outcome outcome = Submit(std::move(job)).get();
+  ASSERT_EQ(outcome.job->products.size(), 5u);
+  const auto& products = outcome.job->products;
+  EXPECT_TRUE(products[0].status.ok() && products[4].status.ok());
+  EXPECT_TRUE(products[1].status.ok());
+  EXPECT_EQ(ReasonOf(products[2].status), Reason::kMemoryFull);
+  EXPECT_EQ(ReasonOf(products[3].status), Reason::kInvalidRequest);
+  EXPECT_EQ(products[4].report.kernel, "puppet");
+  EXPECT_EQ(products[1].report.kernel, "");  // empty: not the device's
+  EXPECT_EQ(products[3].report.kernel, "");
+  EXPECT_EQ(outcome.job->batch_problems, 3u);
+  EXPECT_EQ(device.runs(), 1);
+  EXPECT_EQ(observer_.batches, 1);
+}
+
+TEST_F(EngineTest, AJobWithNothingToComputeNeedsNoDevice) {
+  PuppetDevice& device = AddDevice();
+  Start();
+  auto job = MakeJob();
+  job->products.front().problem.n = 0;
+  job->products.push_back(job->products.front());
+  job->products.back().status = ErrorWithReason(Reason::kInvalidRequest, "refused before");
+  const Outcome outcome = Submit(std::move(job)).get();
+  EXPECT_EQ(ReasonOf(outcome.status), Reason::kInvalidRequest);  // its own, as it was
   EXPECT_EQ(device.runs(), 0);
 }
 
@@ -130,7 +173,7 @@ TEST_F(HeldEngineTest, ADeadlineThatPassesInTheQueueNeverReachesTheDevice) {
   const Outcome outcome = late.get();
   EXPECT_EQ(outcome.status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(ReasonOf(outcome.status), Reason::kDeadlinePassed);
-  EXPECT_EQ(outcome.job->report.queue, absl::Milliseconds(5));
+  EXPECT_EQ(outcome.job->queue, absl::Milliseconds(5));
   EXPECT_EQ(observer_.dropped, 1);
   EXPECT_EQ(observer_.finished, 1);
 }
@@ -175,7 +218,7 @@ TEST_F(HeldEngineTest, ACallerThatLeavesBeforeTheQueueIsDroppedThere) {
 TEST_F(HeldEngineTest, SmallJobsDoNotWaitForALargeOne) {
   static_cast<PuppetDevice&>(*devices_[0]).lane_kinds = {LaneKind::kSmall, LaneKind::kAny};
   static_cast<PuppetDevice&>(*devices_[0]).on_run = [this](Job& job) {
-    if (job.problem.m < 1000) return absl::OkStatus();
+    if (job.products.front().problem.m < 1000) return absl::OkStatus();
     started_.Notify();
     release_.WaitForNotification();
     return absl::OkStatus();
@@ -195,8 +238,8 @@ TEST_F(HeldEngineTest, WhatWaitsLeavesAsOneBatch) {
   waiting.reserve(5);
   for (int i = 0; i < 5; ++i) waiting.push_back(Submit(MakeJob()));
   release_.Notify();
-  EXPECT_EQ(first.get().job->report.batch_problems, 1u);
-  for (auto& future : waiting) EXPECT_EQ(future.get().job->report.batch_problems, 5u);
+  EXPECT_EQ(first.get().job->batch_problems, 1u);
+  for (auto& future : waiting) EXPECT_EQ(future.get().job->batch_problems, 5u);
 }
 
 TEST_F(HeldEngineTest, AFullQueueRefusesAtOnceAndSaysWhy) {
@@ -237,7 +280,8 @@ TEST_F(HeldEngineTest, DrainFinishesWhatIsQueuedAndRefusesWhatComes) {
 
 TEST_F(EngineTest, AnErrorFailsOneJobAlone) {
   AddDevice().on_run = [](Job& job) {
-    return job.problem.m == 5 ? ErrorWithReason(Reason::kMemoryFull, "no room") : absl::OkStatus();
+    return job.products.front().problem.m == 5 ? ErrorWithReason(Reason::kMemoryFull, "no room")
+                                               : absl::OkStatus();
   };
   Start();
   EXPECT_EQ(Submit(MakeJob(5)).get().status.code(), absl::StatusCode::kUnavailable);

@@ -19,7 +19,7 @@ class JobQueueTest : public testing::Test {
   // The job's m is its name.
   std::unique_ptr<Job> MakeJob(int64_t m, std::string caller = "", int64_t size = 1) {
     auto job = std::make_unique<Job>();
-    job->problem = DenseProblem(DType::kF32, m, size, size);
+    job->products.emplace_back().problem = DenseProblem(DType::kF32, m, size, size);
     job->caller = std::move(caller);
     job->cancel = std::make_shared<CancelToken>();
     return job;
@@ -28,12 +28,17 @@ class JobQueueTest : public testing::Test {
     return MakeJob(m, std::move(caller), 30'000);
   }
 
-  void Push(std::unique_ptr<Job> job) { ASSERT_TRUE(queue_.Push(job).ok()); }
+  // As the engine does.
+  static absl::Status PushTo(JobQueue& queue, std::unique_ptr<Job>& job) {
+    job->cost = CostOf(*job);
+    return queue.Push(job);
+  }
+  void Push(std::unique_ptr<Job> job) { ASSERT_TRUE(PushTo(queue_, job).ok()); }
 
   static std::vector<int64_t> Names(const std::vector<std::unique_ptr<Job>>& jobs) {
     std::vector<int64_t> names;
     names.reserve(jobs.size());
-    for (const auto& job : jobs) names.push_back(job->problem.m);
+    for (const auto& job : jobs) names.push_back(job->products.front().problem.m);
     return names;
   }
   std::vector<int64_t> Pop(LaneKind lane = LaneKind::kAny) { return Names(queue_.PopBatch(lane)); }
@@ -50,10 +55,10 @@ TEST_F(JobQueueTest, OneCallersSmallJobsLeaveTogetherAndInOrder) {
 }
 
 TEST_F(JobQueueTest, ABatchIsBoundedByTimeNotByCount) {
-  JobQueue queue({.small_job_seconds = 1, .batch_seconds = 2.5 * EstimatedSeconds(*MakeJob(1))});
+  JobQueue queue({.small_job_seconds = 1, .batch_seconds = 2.5 * CostOf(*MakeJob(1)).seconds});
   for (int i = 0; i < 5; ++i) {
     auto job = MakeJob(1);
-    ASSERT_TRUE(queue.Push(job).ok());
+    ASSERT_TRUE(PushTo(queue, job).ok());
   }
   EXPECT_EQ(queue.PopBatch(LaneKind::kSmall).size(), 2u);
   EXPECT_EQ(queue.PopBatch(LaneKind::kSmall).size(), 2u);
@@ -140,8 +145,56 @@ TEST_F(JobQueueTest, ALaneThatLeavesTakesNothingAndPassesTheJobOn) {
 TEST_F(JobQueueTest, BoundsProblems) {
   for (int64_t m = 1; m <= 10; ++m) Push(MakeJob(m));
   auto job = MakeJob(11);
-  EXPECT_EQ(ReasonOf(queue_.Push(job)), Reason::kQueueFull);
+  EXPECT_EQ(ReasonOf(PushTo(queue_, job)), Reason::kQueueFull);
   EXPECT_NE(job, nullptr);  // still the caller's
+}
+
+TEST_F(JobQueueTest, CountsTheProductsOfAJobThatNeedADevice) {
+  auto many = MakeJob(1);
+  for (int i = 0; i < 7; ++i) many->products.push_back(many->products.front());
+  many->products[3].problem.m = 0;
+  many->products[5].status = ErrorWithReason(Reason::kInvalidRequest, "refused before");
+  Push(std::move(many));
+  EXPECT_EQ(queue_.problems(), 6u);
+  auto five = MakeJob(2);
+  for (int i = 0; i < 4; ++i) five->products.push_back(five->products.front());
+  EXPECT_EQ(ReasonOf(PushTo(queue_, five)), Reason::kQueueFull);
+  five->products.pop_back();
+  EXPECT_TRUE(PushTo(queue_, five).ok());
+  EXPECT_EQ(queue_.problems(), 10u);
+  Pop();
+  EXPECT_EQ(queue_.problems(), 0u);
+}
+
+TEST_F(JobQueueTest, AJobOfMoreProductsThanTheLimitIsTakenAlone) {
+  auto many = MakeJob(1);
+  for (int i = 0; i < 30; ++i) many->products.push_back(many->products.front());
+  Push(std::move(many));
+  auto one = MakeJob(2);
+  EXPECT_EQ(ReasonOf(PushTo(queue_, one)), Reason::kQueueFull);
+}
+
+TEST_F(JobQueueTest, BoundsFlopsButTakesOneLargeJobAlone) {
+  JobQueue queue({.flops = 1e12});
+  auto first = MakeLarge(1000);  // 1.8e12
+  ASSERT_TRUE(PushTo(queue, first).ok());
+  auto second = MakeJob(1);
+  const absl::Status full = PushTo(queue, second);
+  EXPECT_EQ(ReasonOf(full), Reason::kQueueFull);
+  EXPECT_THAT(std::string(full.message()), testing::HasSubstr("--queue-flops"));
+  EXPECT_THAT(Names(queue.PopBatch(LaneKind::kAny)), ElementsAre(1000));
+  EXPECT_TRUE(PushTo(queue, second).ok());
+}
+
+TEST_F(JobQueueTest, ManySmallProductsInOneJobAreALargeJob) {
+  auto many = MakeJob(1);
+  for (int i = 0; i < 1000; ++i) many->products.push_back(many->products.front());
+  Push(std::move(many));
+  auto job = MakeJob(2);
+  ASSERT_FALSE(PushTo(queue_, job).ok());
+  queue_.Close();
+  EXPECT_THAT(Pop(LaneKind::kSmall), IsEmpty());
+  EXPECT_THAT(Pop(), ElementsAre(1));
 }
 
 TEST_F(JobQueueTest, BoundsBytesButTakesOneLargeJobAlone) {
@@ -150,12 +203,12 @@ TEST_F(JobQueueTest, BoundsBytesButTakesOneLargeJobAlone) {
   Push(std::move(large));
   auto small = MakeJob(2);
   small->input = *pool_->Allocate(1);
-  EXPECT_EQ(ReasonOf(queue_.Push(small)), Reason::kQueueFull);
+  EXPECT_EQ(ReasonOf(PushTo(queue_, small)), Reason::kQueueFull);
   EXPECT_NE(small, nullptr);
   EXPECT_EQ(queue_.bytes(), 5000u);
   EXPECT_THAT(Pop(), ElementsAre(1));
   EXPECT_EQ(queue_.bytes(), 0u);
-  EXPECT_TRUE(queue_.Push(small).ok());
+  EXPECT_TRUE(PushTo(queue_, small).ok());
 }
 
 TEST_F(JobQueueTest, RemoveTakesAJobOutWhereverItStands) {
@@ -175,7 +228,7 @@ TEST_F(JobQueueTest, CloseHandsOutTheRestThenNothing) {
   Push(MakeLarge(101));
   queue_.Close();
   auto late = MakeJob(2);
-  EXPECT_EQ(ReasonOf(queue_.Push(late)), Reason::kDraining);
+  EXPECT_EQ(ReasonOf(PushTo(queue_, late)), Reason::kDraining);
   EXPECT_THAT(Pop(LaneKind::kSmall), ElementsAre(1));
   EXPECT_THAT(Pop(LaneKind::kSmall), IsEmpty());
   EXPECT_THAT(Pop(), ElementsAre(101));
@@ -211,7 +264,7 @@ TEST_F(JobQueueTest, EveryJobComesOutOnceWithLanesOfBothKinds) {
   constexpr int kJobs = 3000;
   for (int i = 0; i < kJobs; ++i) {
     auto job = i % 10 == 0 ? MakeLarge(i + 1, "a") : MakeJob(i + 1, i % 2 == 0 ? "a" : "b");
-    while (!queue.Push(job).ok()) std::this_thread::yield();
+    while (!PushTo(queue, job).ok()) std::this_thread::yield();
   }
   while (queue.problems() > 0) std::this_thread::yield();
   queue.Close();

@@ -21,7 +21,8 @@ class PuppetDevice final : public Device {
     description_.kind = "puppet";
   }
 
-  // What Run does with a job, on a lane's thread. Set these two before the engine starts.
+  // What Run does with a job, on a lane's thread; the status is for each product that has none of
+  // its own by then. Set these two before the engine starts.
   std::function<absl::Status(Job&)> on_run = [](Job&) { return absl::OkStatus(); };
   std::vector<LaneKind> lane_kinds{LaneKind::kAny};
   void Lose() { lost_ = true; }
@@ -36,10 +37,14 @@ class PuppetDevice final : public Device {
   std::vector<LaneKind> lanes() const override { return lane_kinds; }
 
   void Run(int /*lane*/, Batch& batch) override {
-    for (size_t i = 0; i < batch.jobs.size(); ++i) {
+    for (const std::unique_ptr<Job>& job : batch.jobs) {
       ++runs_;
-      batch.jobs[i]->report.kernel = "puppet";
-      batch.statuses[i] = on_run(*batch.jobs[i]);
+      const absl::Status status = on_run(*job);
+      for (JobProduct& product : job->products) {
+        if (!NeedsDevice(product)) continue;
+        product.report.kernel = "puppet";
+        product.status = status;
+      }
     }
   }
 

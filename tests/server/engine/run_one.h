@@ -10,13 +10,16 @@
 
 namespace gemm {
 
+// The first error of its products, if any.
 inline absl::Status RunOne(Device& device, Job& job) {
   Batch batch;
+  batch.problems = static_cast<uint32_t>(CostOf(job).problems);
   batch.jobs.push_back(std::make_unique<Job>(std::move(job)));
-  batch.statuses.resize(1);
   device.Run(0, batch);
   job = std::move(*batch.jobs[0]);
-  return batch.statuses[0];
+  absl::Status status;
+  for (const JobProduct& product : job.products) status.Update(product.status);
+  return status;
 }
 
 }  // namespace gemm

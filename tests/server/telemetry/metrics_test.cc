@@ -200,37 +200,50 @@ TEST_F(MetricsTest, CallsAreCounted) {
 }
 
 TEST_F(MetricsTest, ProductsAreCounted) {
-  Job job;
-  job.problem = DenseProblem(DType::kF64, 2, 3, 5, 7);
-  job.report.kernel_family = "tiled";
-  job.report.launches = 2;
-  job.report.batch_problems = 4;
-  job.report.compute = absl::Microseconds(20);
-  metrics_.OnFinished(job, absl::OkStatus());
-  job.report.kernel_family = "never announced";
-  metrics_.OnFinished(job, ErrorWithReason(Reason::kDeviceFailed, "failed"));
-  metrics_.OnDropped(job, ErrorWithReason(Reason::kCallerGone, "gone"));
-  job.problem.alpha = 0;  // nothing is multiplied
-  job.report.kernel_family = "tiled";
-  metrics_.OnFinished(job, absl::OkStatus());
+  JobProduct good;
+  good.problem = DenseProblem(DType::kF64, 2, 3, 5, 7);
+  good.report.kernel_family = "tiled";
+  good.report.launches = 2;
+  good.report.compute = absl::Microseconds(20);
+  JobProduct failed = good;
+  failed.report.kernel_family = "never announced";
+  failed.status = ErrorWithReason(Reason::kDeviceFailed, "failed");
+  JobProduct refused;  // before it came here
+  refused.status = ErrorWithReason(Reason::kInvalidRequest, "no");
+  JobProduct empty;
+  empty.problem = DenseProblem(DType::kF64, 0, 3, 5);
+  JobProduct scaled = good;
+  scaled.problem.alpha = 0;  // nothing is multiplied
 
-  job.cancel = std::make_shared<CancelToken>();
-  job.cancel->Cancel();
-  metrics_.OnFinished(job, absl::OkStatus());
+  Batch batch;
+  batch.problems = 4;
+  batch.compute = absl::Microseconds(20);
+  Job& mixed = *batch.jobs.emplace_back(std::make_unique<Job>());
+  mixed.products = {good, failed, refused, empty, scaled};
+  Job& unwanted = *batch.jobs.emplace_back(std::make_unique<Job>());
+  unwanted.products = {good};
+  unwanted.cancel = std::make_shared<CancelToken>();
+  unwanted.cancel->Cancel();
+  metrics_.OnBatch(batch);
+
+  Job dropped;
+  dropped.products = {good, empty, good};
+  dropped.cost = CostOf(dropped);
+  metrics_.OnDropped(dropped, ErrorWithReason(Reason::kCallerGone, "gone"));
 
   const Page page = Scrape();
   EXPECT_DOUBLE_EQ(page.Value("gemmd_device_seconds_total", {{"outcome", "delivered"}}), 2 * 5e-6);
   EXPECT_DOUBLE_EQ(page.Value("gemmd_device_seconds_total", {{"outcome", "wasted"}}), 5e-6);
   EXPECT_EQ(page.Value("gemmd_kernel_launches_total", {{"family", "tiled"}, {"dtype", "f64"}}), 6);
   EXPECT_EQ(page.Value("gemmd_kernel_launches_total", {{"family", "other"}, {"dtype", "f64"}}), 2);
-  EXPECT_EQ(page.Value("gemmd_flops_total", {{"dtype", "f64"}}), 2 * 2 * 3 * 5 * 7);
+  EXPECT_EQ(page.Value("gemmd_flops_total", {{"dtype", "f64"}}), 2 * (2 * 2 * 3 * 5 * 7));
   EXPECT_EQ(page.Value("gemmd_flops_total", {{"dtype", "f32"}}), 0);
-  EXPECT_EQ(page.Value("gemmd_batch_problems_bucket", {{"le", "2"}}), 0);
-  EXPECT_EQ(page.Value("gemmd_batch_problems_bucket", {{"le", "4"}}), 4);
+  EXPECT_EQ(page.Value("gemmd_batch_problems_count", {}), 1);
+  EXPECT_EQ(page.Value("gemmd_batch_problems_sum", {}), 4);
   EXPECT_EQ(page.Value("gemmd_phase_seconds_count", {{"phase", "compute"}}), 3);
   EXPECT_EQ(page.Value("gemmd_phase_seconds_bucket", {{"phase", "compute"}, {"le", "2e-05"}}), 3);
-  EXPECT_EQ(page.Value("gemmd_phase_seconds_count", {{"phase", "queue"}}), 5);
-  EXPECT_EQ(page.Value("gemmd_dropped_total", {{"reason", "CALLER_GONE"}}), 1);
+  EXPECT_EQ(page.Value("gemmd_phase_seconds_count", {{"phase", "queue"}}), 3);
+  EXPECT_EQ(page.Value("gemmd_dropped_total", {{"reason", "CALLER_GONE"}}), 2);
 }
 
 TEST_F(MetricsTest, LostDevicesShow) {
