@@ -44,6 +44,7 @@ inline constexpr int kMostGrouped = 1024;
 // What the launches of one or several problems need. Byte counts may be 0.
 struct Plan {
   int config = 0;
+  int variant = 0;               // the family's own choice within the configuration
   int launches = 0;              // kernels enqueued
   size_t args_bytes = 0;         // host memory that Encode fills, 16-byte aligned
   size_t device_args_bytes = 0;  // leading part of it that Launch expects copied to the device

@@ -22,8 +22,8 @@ std::string_view NameOf(NumericsClass numerics) {
 
 std::span<const KernelFamily* const> Families() {
   static const KernelFamily* const kFamilies[] = {
-      &GemvFamily(),   &SlicedFamily(), &PipelinedFamily(), &RegisterFamily(),  &Blocked1dFamily(),
-      &CachedFamily(), &TiledFamily(),  &NaiveFamily(),     &ReferenceFamily(),
+      &GemvFamily(),      &SlicedFamily(), &PipelinedFamily(), &SmallFamily(), &RegisterFamily(),
+      &Blocked1dFamily(), &CachedFamily(), &TiledFamily(),     &NaiveFamily(), &ReferenceFamily(),
   };
   return kFamilies;
 }

@@ -47,6 +47,29 @@ class Chooser {
     return selection.kernel.family != nullptr ? selection : Any(problem, std::nullopt);
   }
 
+  KernelRef ChooseForGroup(const Problem& problem) const {
+    Class numerics;
+    if (ReadsAB(problem)) {
+      const Selection first = Any(Canonical(problem), std::nullopt);
+      if (first.kernel.family == nullptr) return {};
+      numerics = first.kernel.get().numerics;
+    }
+    KernelRef best;
+    double least_seconds = 0;
+    for (const KernelFamily* family : families_) {
+      for (int config = 0; config < static_cast<int>(family->configs().size()); ++config) {
+        const KernelRef kernel{family, config};
+        if (!family->Groups(config) || !Runs(problem, numerics, kernel)) continue;
+        const double seconds = family->ModelSeconds(problem, device_, config);
+        if (best.family == nullptr || seconds < least_seconds) {
+          best = kernel;
+          least_seconds = seconds;
+        }
+      }
+    }
+    return best;
+  }
+
   Selection Forced(const Problem& problem, std::string_view forced) const {
     Selection selection;
     const KernelRef kernel = Named(forced);
@@ -212,6 +235,16 @@ Selection Select(const Problem& problem, const DeviceInfo& device,
 Selection Explain(const Problem& problem, const DeviceInfo& device,
                   std::span<const KernelFamily* const> families, std::string_view forced) {
   return Explain(problem, device, families, forced, TuningFor(device));
+}
+
+KernelRef SelectForGroup(const Problem& problem, const DeviceInfo& device,
+                         std::span<const KernelFamily* const> families, const TuningTable& table) {
+  return Chooser(device, families, table).ChooseForGroup(problem);
+}
+
+KernelRef SelectForGroup(const Problem& problem, const DeviceInfo& device,
+                         std::span<const KernelFamily* const> families) {
+  return SelectForGroup(problem, device, families, TuningFor(device));
 }
 
 }  // namespace gemm

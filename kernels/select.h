@@ -64,6 +64,14 @@ Selection Select(const Problem& problem, const DeviceInfo& device,
 Selection Explain(const Problem& problem, const DeviceInfo& device,
                   std::span<const KernelFamily* const> families, std::string_view forced = {});
 
+// The configuration that runs the product in a launch with others (KernelFamily::Groups), in the
+// class that Select gives it: with the bits that it has alone. The fastest by the model where there
+// are several; null where there is none. Which products are worth it is for the caller to say.
+KernelRef SelectForGroup(const Problem& problem, const DeviceInfo& device,
+                         std::span<const KernelFamily* const> families, const TuningTable& table);
+KernelRef SelectForGroup(const Problem& problem, const DeviceInfo& device,
+                         std::span<const KernelFamily* const> families);
+
 }  // namespace gemm
 
 #endif  // GEMMD_KERNELS_SELECT_H_

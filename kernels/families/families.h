@@ -10,6 +10,7 @@ namespace gemm {
 const KernelFamily& PipelinedFamily();
 const KernelFamily& SlicedFamily();
 const KernelFamily& GemvFamily();
+const KernelFamily& SmallFamily();
 const KernelFamily& RegisterFamily();
 const KernelFamily& Blocked1dFamily();
 const KernelFamily& CachedFamily();

@@ -39,6 +39,10 @@ inline constexpr int kLanes = 32;
 inline constexpr int kLaneGranule = 4;  // consecutive products of a lane
 inline constexpr int64_t kMostVectors = 4;
 
+// Up to here a product is small.
+inline constexpr int64_t kSmallWide = 512;
+inline constexpr int64_t kSmallDepth = 256;
+
 inline int64_t TilesOf(int64_t size, int64_t tile) {
   return size / tile + (size % tile != 0 ? 1 : 0);
 }
@@ -55,8 +59,15 @@ inline int64_t QuarterTiles(const Problem& problem) {
 // The class of those that share k by its sizes, or sequential.
 inline NumericsClass NumericsOf(const Problem& problem) {
   const int64_t narrow = std::min(problem.m, problem.n);
+  const int64_t wide = std::max(problem.m, problem.n);
   // Shorter sums leave nothing to share, and f64 has no kernels that do.
   if (problem.dtype != DType::kF32 || problem.k < 128) return NumericsClass::kSequential;
+  // Here a launch and the first wait for memory take longer than the sum. One class for them all
+  // lets many of different sizes share a launch, and a batch of them run as fast as any kernel can.
+  if (wide <= kSmallWide && problem.k <= kSmallDepth) return NumericsClass::kSequential;
+  if (narrow > kMostVectors && wide <= kSmallWide && problem.k <= 2 * kSmallDepth) {
+    return NumericsClass::kQuarters;
+  }
   if (narrow <= kMostVectors) return NumericsClass::kChunkedLanes;
   // Up to 128 tiles leave half of the device idle even when four warps share a tile.
   const int64_t tiles = QuarterTiles(problem);

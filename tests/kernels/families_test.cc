@@ -84,7 +84,7 @@ TEST(Families, PlanOneLaunchForEachProblemThatIsNotEmpty) {
   ForEachKernel(DType::kF32, [&](const KernelFamily& family, int config) {
     const Plan plan = family.MakePlan(problems, H200(), config);
     EXPECT_EQ(plan.config, config);
-    EXPECT_EQ(plan.launches, 2);
+    EXPECT_EQ(plan.launches, family.Groups(config) ? 1 : 2);
     EXPECT_GT(plan.args_bytes, 0u);
     EXPECT_LE(plan.device_args_bytes, plan.args_bytes);
     // Encode stays inside what it asked for.
@@ -95,6 +95,32 @@ TEST(Families, PlanOneLaunchForEachProblemThatIsNotEmpty) {
   const Plan nothing = Reference().MakePlan({}, H200(), 0);
   EXPECT_EQ(nothing.launches, 0);
   EXPECT_EQ(nothing.args_bytes, 0u);
+}
+
+// A group's launches hold kMostGrouped problems each, whatever lies between them.
+TEST(Families, PlanOneLaunchForAGroup) {
+  for (const size_t count : {1, 2, kMostGrouped, kMostGrouped + 1, 3 * kMostGrouped}) {
+    std::vector<Problem> problems;
+    for (size_t i = 0; i < count; ++i) {
+      const auto size = static_cast<int64_t>(1 + i % 70);
+      problems.push_back(DenseProblem(DType::kF32, size, 71 - size, 3 + size, 1 + size % 3));
+      problems.push_back(DenseProblem(DType::kF32, 0, 5, 7));
+    }
+    const std::vector<Operands> operands(problems.size());
+    int grouping = 0;
+    ForEachKernel(DType::kF32, [&](const KernelFamily& family, int config) {
+      if (!family.Groups(config) || !family.WhyNot(problems[0], H200(), config).empty()) return;
+      ++grouping;
+      const Plan plan = family.MakePlan(problems, H200(), config);
+      EXPECT_EQ(plan.launches, (count + kMostGrouped - 1) / kMostGrouped);
+      EXPECT_EQ(plan.workspace_bytes, 0u);
+      EXPECT_EQ(plan.device_args_bytes == 0, count == 1);
+      std::vector<unsigned char> args(plan.args_bytes + 1, 0xa5);
+      family.Encode(plan, problems, operands, args.data());
+      EXPECT_EQ(args.back(), 0xa5);
+    });
+    EXPECT_GT(grouping, 0);
+  }
 }
 
 // Chunks cost workspace; large batches go in rounds instead of growing it.
@@ -136,7 +162,10 @@ TEST(SumOrder, DependsOnSizesAndTypeAlone) {
   EXPECT_EQ(of(4096, 4096, 4096), NumericsClass::kSequential);
   EXPECT_EQ(of(2048, 2048, 2048), NumericsClass::kSequential);
   EXPECT_EQ(of(1024, 1024, 1024), NumericsClass::kQuarters);
-  EXPECT_EQ(of(512, 512, 512), NumericsClass::kChunkedQuarters);
+  EXPECT_EQ(of(512, 512, 512), NumericsClass::kQuarters);
+  EXPECT_EQ(of(512, 512, 513), NumericsClass::kChunkedQuarters);
+  EXPECT_EQ(of(512, 512, 256), NumericsClass::kSequential);
+  EXPECT_EQ(of(16, 256, 256), NumericsClass::kSequential);
   EXPECT_EQ(of(64, 64, 65536), NumericsClass::kChunkedQuarters);
   EXPECT_EQ(of(16, 4096, 4096), NumericsClass::kChunkedQuarters);
   EXPECT_EQ(of(4096, 16, 4096), NumericsClass::kChunkedQuarters);
@@ -148,7 +177,7 @@ TEST(SumOrder, DependsOnSizesAndTypeAlone) {
   problem.a.ld = 515;
   problem.alpha = 2;
   problem.beta = 3;
-  EXPECT_EQ(NumericsOf(problem), NumericsClass::kChunkedQuarters);
+  EXPECT_EQ(NumericsOf(problem), NumericsClass::kQuarters);
   EXPECT_EQ(NumericsOf(DenseProblem(DType::kF64, 512, 512, 512)), NumericsClass::kSequential);
   EXPECT_EQ(NumericsOf(DenseProblem(DType::kF32, int64_t{1} << 30, int64_t{1} << 20, 256)),
             NumericsClass::kSequential);
@@ -247,12 +276,12 @@ TEST(Model, ChoicesAreTheseUntilMeasuredOtherwise) {
   };
   const Choice choices[] = {
       {DType::kF32, 1, 1, 1, 1, "tiled_f32_16x16x16"},
-      {DType::kF32, 64, 64, 64, 1, "tiled_f32_16x16x16"},
-      {DType::kF32, 128, 128, 128, 1, "tiled_f32_16x16x16"},
-      {DType::kF32, 256, 256, 256, 1, "sliced_f32_sm90_32x128x32_s5_chunks"},
-      {DType::kF32, 512, 512, 512, 1, "sliced_f32_sm90_64x64x32_s5_chunks"},
+      {DType::kF32, 64, 64, 64, 1, "small_f32"},
+      {DType::kF32, 128, 128, 128, 1, "small_f32"},
+      {DType::kF32, 256, 256, 256, 1, "small_f32"},
+      {DType::kF32, 512, 512, 512, 1, "small_f32_quarters"},
       {DType::kF32, 1024, 1024, 1024, 1, "sliced_f32_sm90_64x64x32_s5"},
-      {DType::kF32, 1023, 1025, 1027, 1, "sliced_f32_sm90_128x32x32_s5"},
+      {DType::kF32, 1023, 1025, 1027, 1, "small_f32"},
       {DType::kF32, 2048, 2048, 2048, 1, "pipelined_f32_sm90_128x256x32_s4"},
       {DType::kF32, 4096, 4096, 4096, 1, "pipelined_f32_sm90_128x256x32_s4"},
       {DType::kF32, 1, 4096, 4096, 1, "gemv_f32_lanes"},
@@ -261,7 +290,7 @@ TEST(Model, ChoicesAreTheseUntilMeasuredOtherwise) {
       {DType::kF32, 64, 64, 65536, 1, "sliced_f32_sm90_64x64x32_s5_chunks"},
       {DType::kF32, 8192, 8192, 64, 1, "pipelined_f32_sm90_128x256x32_s4"},
       {DType::kF32, 6144, 4, 2048, 1, "gemv_f32_lanes"},
-      {DType::kF32, 64, 64, 64, 256, "register_f32_64x64x8"},
+      {DType::kF32, 64, 64, 64, 256, "small_f32"},
       {DType::kF32, 4096, 1, 4096, 1, "gemv_f32_lanes"},
       {DType::kF32, 4096, 16, 4096, 1, "sliced_f32_sm90_256x16x32_s3_chunks"},
       {DType::kF32, 32, 4096, 4096, 1, "sliced_f32_sm90_32x128x32_s5_chunks"},

@@ -16,6 +16,7 @@ struct Row {
   double seconds;
   const char* why_not = "";
   NumericsClass numerics = NumericsClass::kSequential;
+  bool groups = false;
 };
 
 // A family that is only its answers.
@@ -38,6 +39,7 @@ class FakeFamily : public KernelFamily {
   double ModelSeconds(const Problem& problem, const DeviceInfo&, int config) const override {
     return rows_[static_cast<size_t>(config)].seconds * static_cast<double>(problem.batch_count);
   }
+  bool Groups(int config) const override { return rows_[static_cast<size_t>(config)].groups; }
   cudaError_t Prepare(const DeviceInfo&) const override { return cudaSuccess; }
   Plan MakePlan(std::span<const Problem>, const DeviceInfo&, int) const override { return {}; }
   void Encode(const Plan&, std::span<const Problem>, std::span<const Operands>,
@@ -235,6 +237,24 @@ TEST(SelectClass, GivesWayWhereNoKernelOfItIsLegal) {
   const std::array<const KernelFamily*, 1> families = {&family};
   const Problem problem = DenseProblem(DType::kF32, 64, 64, 512);
   EXPECT_EQ(Select(problem, {}, families).kernel.get().name, "sequential");
+}
+
+// A product in a group has the bits that it has alone: the class that Select settles on, though not
+// its kernel.
+TEST(SelectForGroupTest, TakesTheFastestOfTheClassThatGroups) {
+  const FakeFamily family({{"split", 1, "", kOtherClass},
+                           {"sequential_group", 1, "", NumericsClass::kSequential, true},
+                           {"split_slow_group", 5, "", kOtherClass, true},
+                           {"split_group", 4, "", kOtherClass, true},
+                           {"split_never", 2, "it is only for squares", kOtherClass, true}});
+  const std::array<const KernelFamily*, 1> families = {&family};
+  const Problem problem = DenseProblem(DType::kF32, 64, 64, 512);
+  EXPECT_EQ(Select(problem, {}, families).kernel.get().name, "split");
+  EXPECT_EQ(SelectForGroup(problem, {}, families).get().name, "split_group");
+  const FakeFamily alone({{"split", 1, "", kOtherClass},
+                          {"sequential_group", 2, "", NumericsClass::kSequential, true}});
+  const std::array<const KernelFamily*, 1> none = {&alone};
+  EXPECT_EQ(SelectForGroup(problem, {}, none).family, nullptr);
 }
 
 }  // namespace
