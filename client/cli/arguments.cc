@@ -2,6 +2,9 @@
 
 #include <unistd.h>
 
+#include <functional>
+#include <utility>
+
 #include "CLI/Config.hpp"
 #include "CLI/Formatter.hpp"
 #include "CLI/Validators.hpp"
@@ -12,6 +15,7 @@ namespace {
 constexpr char kFooter[] = R"(Examples:
   gemmctl multiply A.npy B.npy -o D.npy
   gemmctl explain 4096 4096 64
+  gemmctl perf --shapes 64x64x64 --concurrency 1,4,16
   GEMMD_ADDRESS=gpu7:50051 gemmctl info
   source <(gemmctl completion bash)
 
@@ -21,6 +25,7 @@ Exit codes:
   0    done; for health: the server is SERVING
   1    the call failed, or the server is not there or not SERVING
   2    bad usage, an input that cannot be read or an output that cannot be written
+  3    perf: a load point did not keep an --slo
   130  interrupted (128 + the signal's number); the output is then as it was before)";
 
 constexpr char kMultiplyFooter[] =
@@ -34,6 +39,25 @@ Examples:
   gemmctl multiply A.npy A.npy --transpose-b -o gram.npy --json
   gemmctl multiply A.npy B.npy --c C.npy --alpha 0.5 --beta 1 -o D.npy
   gemmctl --address gpu7:50051 --timeout 10m multiply A.npy B.npy -o D.npy)";
+
+constexpr char kPerfFooter[] =
+    R"(Two kinds of load. --concurrency: so many callers, each of which waits for its answer before it
+calls again; this finds what a server can do. --rate: calls at random times of their own (a Poisson
+process), whose latency counts from when they were due, so that nothing hides while a server stands
+still; this finds how long callers wait. Several values are measured one after another. Calls are
+tried once, whatever --retries says.
+
+Shapes are MxNxK, then /f64 for float64 and /ta or /tb for an operand that is stored transposed,
+then :WEIGHT. The server's product of each is checked before it is measured.
+
+An --slo is a list of bounds that every load point must keep: p50, p99 or any other percentile, max,
+and errors, a number or a percentage of all calls, unsent ones included.
+
+Examples:
+  gemmctl perf                                           # one caller, 1024x1024x1024
+  gemmctl perf --shapes 64x64x64 --concurrency 1,4,16,64 --channels 4
+  gemmctl perf --shapes 64x64x64:8,1024x1024x1024/tb:1 --rate 500,1000,2000 --duration 30s
+  gemmctl perf --shapes 256x256x256/f64 --rate 1000 --slo p99=5ms,errors=0.1% --json)";
 
 constexpr char kInfoFooter[] = R"(Examples:
   gemmctl info
@@ -56,6 +80,31 @@ constexpr char kCompletionFooter[] = R"(Examples:
 std::string ParseTimeout(const std::string& text, absl::Duration& timeout) {
   if (absl::ParseDuration(text, &timeout) && timeout > absl::ZeroDuration()) return {};
   return "\"" + text + "\" is not a duration above zero, such as 60s, 500ms or 1m30s";
+}
+
+// Turns what a parser of ours returns into what CLI11's checks do: the fault in words, or nothing.
+template <typename Value>
+std::string Take(absl::StatusOr<Value> parsed, Value& value) {
+  if (!parsed.ok()) return std::string(parsed.status().message());
+  value = *std::move(parsed);
+  return {};
+}
+
+// An option that is parsed while it is checked, so that its faults are worded like all others.
+CLI::Option* AddParsed(CLI::App& app, const std::string& name, const std::string& type,
+                       const std::string& default_text, const std::string& help,
+                       std::function<std::string(const std::string&)> parse) {
+  return app
+      .add_option_function<std::string>(
+          name, [](const std::string&) {}, help)
+      ->type_name(type)
+      ->check(std::move(parse))
+      ->default_str(default_text);
+}
+
+void AddProgress(CLI::App& command, bool& progress, const char* help) {
+  progress = isatty(STDERR_FILENO) == 1;
+  command.add_flag("--progress,!--no-progress", progress, help);
 }
 
 void AddJson(CLI::App& command, bool& json) {
@@ -108,9 +157,44 @@ void DeclareMultiply(CLI::App& command, MultiplyCommand& multiply) {
   command.add_flag("--transpose-a", multiply.transpose_a, "swap A's last two dimensions");
   command.add_flag("--transpose-b", multiply.transpose_b, "swap B's last two dimensions");
   AddPrecision(command, multiply.precision);
-  multiply.progress = isatty(STDERR_FILENO) == 1;
-  command.add_flag("--progress,!--no-progress", multiply.progress,
-                   "show slow transfers on stderr; default: if it is a terminal");
+  AddProgress(command, multiply.progress,
+              "show slow transfers on stderr; default: if it is a terminal");
+}
+
+void DeclarePerf(CLI::App& command, PerfCommand& perf) {
+  command.footer(kPerfFooter);
+  AddParsed(command, "--shapes", "MIX", perf.mix.shapes()[0].name(), "products and their weights",
+            [&perf](const std::string& text) { return Take(ShapeMix::Parse(text), perf.mix); });
+  perf.points = {LoadPoint{.callers = 1}};
+  CLI::Option* concurrency = AddParsed(
+      command, "--concurrency", "N,...", "1", "callers that wait for their answers",
+      [&perf](const std::string& text) { return Take(ParseConcurrency(text), perf.points); });
+  AddParsed(command, "--rate", "R,...", "", "calls a second, at random times",
+            [&perf](const std::string& text) { return Take(ParseRates(text), perf.points); })
+      ->excludes(concurrency);
+  command.add_option("--channels", perf.channels, "connections to share them out among")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000, "1..1000"))
+      ->capture_default_str();
+  command
+      .add_option("--outstanding", perf.outstanding,
+                  "with --rate: calls under way at once; others that are due wait for their turn")
+      ->type_name("N")
+      ->check(CLI::Range(1, 100000, "1..100000"))
+      ->capture_default_str();
+  AddParsed(command, "--duration", "DURATION", absl::FormatDuration(perf.duration),
+            "to begin calls for, at each load point",
+            [&perf](const std::string& text) { return ParseTimeout(text, perf.duration); });
+  AddParsed(command, "--warmup", "DURATION", absl::FormatDuration(perf.warmup),
+            "the same load before that, not measured; 0s is none",
+            [&perf](const std::string& text) {
+              return text == "0" || text == "0s" ? (perf.warmup = absl::ZeroDuration(), "")
+                                                 : ParseTimeout(text, perf.warmup);
+            });
+  command.add_option("--seed", perf.seed, "of operands, shapes and times")->capture_default_str();
+  AddParsed(command, "--slo", "BOUNDS", "", "exit with 3 if a load point does not keep them",
+            [&perf](const std::string& text) { return Take(ParseSlo(text), perf.slo); });
+  AddProgress(command, perf.progress, "show on stderr how far it is; default: if it is a terminal");
 }
 
 void DeclareExplain(CLI::App& command, ExplainArgs& explain) {
@@ -136,13 +220,10 @@ void DeclareArguments(CLI::App& app, Arguments& arguments) {
       ->type_name("ADDRESS")
       ->envname("GEMMD_ADDRESS")
       ->capture_default_str();
-  app.add_option_function<std::string>(
-         "--timeout", [](const std::string&) {}, "for the whole call, retries included")
-      ->type_name("DURATION")
-      ->check([&arguments](const std::string& text) {
-        return ParseTimeout(text, arguments.client.timeout);
-      })
-      ->default_str("60s");
+  AddParsed(app, "--timeout", "DURATION", "60s", "for the whole call, retries included",
+            [&arguments](const std::string& text) {
+              return ParseTimeout(text, arguments.client.timeout);
+            });
   app.add_option("--retries", arguments.client.max_retries,
                  "further attempts while the server is busy or not there")
       ->type_name("N")
@@ -153,6 +234,10 @@ void DeclareArguments(CLI::App& app, Arguments& arguments) {
   CLI::App* multiply = app.add_subcommand("multiply", "D = alpha op(A) op(B) + beta C");
   DeclareMultiply(*multiply, arguments.multiply);
   AddJson(*multiply, arguments.json);
+
+  CLI::App* perf = app.add_subcommand("perf", "how fast the server answers under load");
+  DeclarePerf(*perf, arguments.perf);
+  AddJson(*perf, arguments.json);
 
   CLI::App* info = app.add_subcommand("info", "the server's version, devices and kernels");
   info->footer(kInfoFooter);

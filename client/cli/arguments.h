@@ -15,6 +15,7 @@ struct Arguments {
   ClientOptions client;
   bool json = false;
   MultiplyCommand multiply;
+  PerfCommand perf;
   ExplainArgs explain;
   std::string health_service;
   std::string shell;  // for completion

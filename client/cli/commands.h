@@ -3,9 +3,15 @@
 #ifndef GEMMD_CLIENT_CLI_COMMANDS_H_
 #define GEMMD_CLIENT_CLI_COMMANDS_H_
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
+#include "absl/time/time.h"
 #include "client/cli/failure.h"
+#include "client/cli/perf/load_point.h"
+#include "client/cli/perf/shape_mix.h"
+#include "client/cli/perf/slo.h"
 #include "gemmd/client.h"
 
 namespace gemm::cli {
@@ -23,9 +29,22 @@ struct MultiplyCommand {
   bool progress = false;
 };
 
+struct PerfCommand {
+  ShapeMix mix;
+  std::vector<LoadPoint> points;  // at least one, all of a kind
+  int channels = 1;
+  int outstanding = 256;
+  absl::Duration duration = absl::Seconds(5);
+  absl::Duration warmup = absl::Seconds(1);
+  uint64_t seed = 1;
+  std::vector<SloBound> slo;
+  bool progress = false;
+};
+
 // Results go to stdout, for people or as one line of JSON; what went wrong is told as failure.h has
 // it. Each connects first.
 ExitCode RunMultiply(const ClientOptions& options, const MultiplyCommand& command, bool json);
+ExitCode RunPerf(const ClientOptions& options, const PerfCommand& command, bool json);
 ExitCode RunExplain(const ClientOptions& options, const ExplainArgs& args, bool json);
 ExitCode RunInfo(const ClientOptions& options, bool json);
 

@@ -17,6 +17,7 @@ enum ExitCode : int {
   kSuccess = 0,
   kCallFailed = 1,  // the server said no, or is not there, or is not serving
   kBadInput = 2,    // bad usage, unreadable input or an output that cannot be written
+  kSloBroken = 3,   // perf: a load point was not as good as it had to be
 };
 
 // "gemmctl: <message>" to stderr.

@@ -35,6 +35,7 @@ ExitCode Run(int argc, char** argv) {
   const ClientOptions& client = arguments.client;
   const bool json = arguments.json;
   if (app.got_subcommand("multiply")) return RunMultiply(client, arguments.multiply, json);
+  if (app.got_subcommand("perf")) return RunPerf(client, arguments.perf, json);
   if (app.got_subcommand("info")) return RunInfo(client, json);
   if (app.got_subcommand("health")) return RunHealth(client, arguments.health_service, json);
   return RunExplain(client, arguments.explain, json);

@@ -11,6 +11,7 @@
 #include "client/cli/format.h"
 #include "client/cli/matmul_shape.h"
 #include "client/cli/npy.h"
+#include "client/cli/phases.h"
 #include "client/cli/progress.h"
 #include "client/cli/tcp_traffic.h"
 #include "nlohmann/json.hpp"
@@ -128,17 +129,6 @@ absl::StatusOr<MultiplyReport> Multiply(const Client& client, const MultiplyComm
   return MultiplyWithProgress(client, args, command.progress);
 }
 
-struct Phase {
-  const char* name;
-  absl::Duration time;
-};
-
-std::vector<Phase> PhasesOf(const MultiplyReport& report) {
-  return {{"admit", report.admit},      {"receive", report.receive}, {"decode", report.decode},
-          {"queue", report.queue},      {"copy_in", report.copy_in}, {"compute", report.compute},
-          {"copy_out", report.copy_out}};
-}
-
 void PrintReport(const MultiplyCommand& command, const Inputs& inputs, const MultiplyReport& report,
                  bool json_wanted) {
   const double seconds = absl::ToDoubleSeconds(report.wall);
@@ -148,6 +138,7 @@ void PrintReport(const MultiplyCommand& command, const Inputs& inputs, const Mul
                        static_cast<double>(inputs.shape.n) * static_cast<double>(inputs.shape.k) *
                        static_cast<double>(inputs.shape.batch_count);
   const std::string type(NameOf(inputs.a.element_type()));
+  const auto phases = PhasesOf(report);
   if (json_wanted) {
     nlohmann::json json = {
         {"output", command.d_path},
@@ -168,8 +159,8 @@ void PrintReport(const MultiplyCommand& command, const Inputs& inputs, const Mul
         {"gigabytes_per_second", gigabytes_per_second},
         {"gigaflops", flops / seconds * 1e-9},
     };
-    for (const Phase& phase : PhasesOf(report)) {
-      json["server_seconds"][phase.name] = absl::ToDoubleSeconds(phase.time);
+    for (size_t i = 0; i < phases.size(); ++i) {
+      json["server_seconds"][kPhaseNames[i]] = absl::ToDoubleSeconds(phases[i]);
     }
     PrintJson(json);
     return;
@@ -180,8 +171,8 @@ void PrintReport(const MultiplyCommand& command, const Inputs& inputs, const Mul
     absl::PrintF("  device    %s (%d), batch of %d\n", report.device, report.device_index,
                  report.batch_problems);
   }
-  for (const Phase& phase : PhasesOf(report)) {
-    absl::PrintF("  %-9s %s\n", phase.name, FormatTime(phase.time));
+  for (size_t i = 0; i < phases.size(); ++i) {
+    absl::PrintF("  %-9s %s\n", kPhaseNames[i], FormatTime(phases[i]));
   }
   absl::PrintF("  total     %s, %s at %.2f GB/s", FormatTime(report.wall), FormatBytes(bytes),
                gigabytes_per_second);

@@ -130,7 +130,8 @@ TEST_F(GemmctlTest, BadInputIsExitCode2) {
         "multiply a.npy a.npy -o d.npy", "multiply a.npy b.npy", "multiply a.npy b.npy -o no/d.npy",
         "multiply a.npy b.npy -o d.npy --c c.npy", "multiply a.npy b.npy -o d.npy --beta 1",
         "multiply a.npy b.npy -o d.npy --precision half", "--timeout soon info", "explain 1 2",
-        "explain 1 2 3 --dtype f16", "completion", "completion csh", "nonsense", ""}) {
+        "explain 1 2 3 --dtype f16", "perf --shapes 1x1", "perf --rate 1 --concurrency 1",
+        "completion", "completion csh", "nonsense", ""}) {
     const Outcome outcome = Run(arguments);
     EXPECT_EQ(outcome.exit_code, 2) << arguments << "\n" << outcome.err;
     EXPECT_THAT(outcome.err, StartsWith("gemmctl: ")) << arguments;
@@ -187,6 +188,29 @@ TEST_F(GemmctlTest, AddressFromTheEnvironment) {
   EXPECT_EQ(status, 0);
 }
 
+TEST_F(GemmctlTest, PerfPrintsWhatItMeasured) {
+  const Outcome outcome =
+      Run("perf --shapes 4x4x4/ta:3,3x2x5/f64 --duration 100ms --warmup 0s --concurrency 1,2");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_THAT(outcome.out, AllOf(StartsWith("gemmd 1.2.3 (abc) at 127.0.0.1:"),
+                                 HasSubstr("shape     4x4x4/f32/ta, 75%: first (a transposed)"),
+                                 HasSubstr("shape     3x2x5/f64, 25%: first (measured)")));
+  const Outcome json = Run("perf --shapes 4x4x4 --duration 100ms --warmup 0s --rate 200 --json");
+  const nlohmann::json report = nlohmann::json::parse(json.out);
+  EXPECT_EQ(report["points"][0]["mean_seconds"]["compute"], 6e-9);
+  EXPECT_EQ(report["check_calls"], 1);
+}
+
+TEST_F(GemmctlTest, PerfDoesNotMeasureAWrongServer) {
+  server_.EditReplies([](v1::MultiplyReply& reply) { reply.mutable_payloads(0)->back() ^= 1; });
+  const Outcome outcome = Run("perf --shapes 4x4x4 --duration 100ms --json");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("the server's product of 4x4x4/f32 is wrong: element (3, 3)"));
+  EXPECT_EQ(nlohmann::json::parse(outcome.out)["error"]["code"], "DATA_LOSS");
+  EXPECT_EQ(server_.calls(), 3);  // what it is, which kernel, and one product
+}
+
 TEST_F(GemmctlTest, Health) {
   EXPECT_EQ(Run("health").exit_code, 0);
   EXPECT_EQ(Run("health").out, "SERVING\n");
@@ -210,7 +234,7 @@ TEST_F(GemmctlTest, Help) {
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("Exit codes:"), HasSubstr("Examples:")));
   EXPECT_THAT(Run("multiply --help").out, HasSubstr("numpy.matmul"));
-  for (const char* command : {"multiply", "info", "health", "explain", "completion"}) {
+  for (const char* command : {"multiply", "perf", "info", "health", "explain", "completion"}) {
     EXPECT_THAT(Run(std::string(command) + " --help").out, HasSubstr("Examples:\n  "));
   }
 }
@@ -232,7 +256,8 @@ class CompletionTest : public GemmctlTest {
 };
 
 TEST_F(CompletionTest, OffersWhatTheParserKnows) {
-  EXPECT_THAT(Complete("''"), ElementsAre("multiply", "info", "health", "explain", "completion"));
+  EXPECT_THAT(Complete("''"),
+              ElementsAre("multiply", "perf", "info", "health", "explain", "completion"));
   EXPECT_THAT(Complete("--address gpu7 ex"), ElementsAre("explain"));
   EXPECT_THAT(Complete("multiply --tr"), ElementsAre("--transpose-a", "--transpose-b"));
   EXPECT_THAT(Complete("info --ad"), ElementsAre("--address"));
@@ -248,7 +273,7 @@ TEST_F(CompletionTest, LeavesFilesToBash) {
 }
 
 TEST_F(CompletionTest, OffersEveryOptionOfTheHelp) {
-  for (const char* command : {"multiply", "info", "health", "explain", "completion"}) {
+  for (const char* command : {"multiply", "perf", "info", "health", "explain", "completion"}) {
     const std::vector<std::string> offered = Complete(std::string(command) + " --");
     std::istringstream help(Run(std::string(command) + " --help").out);
     for (std::string line; std::getline(help, line);) {

@@ -1,0 +1,328 @@
+#include "client/cli/perf/load.h"
+
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <variant>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "client/cli/perf/arrivals.h"
+#include "client/cli/perf/random.h"
+
+namespace gemm::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Time = Clock::time_point;
+
+// How often those who wait look whether they should stop.
+constexpr auto kGlance = std::chrono::milliseconds(50);
+
+// Of all the results that a run leaves behind.
+constexpr int kResultsToCheck = 8;
+
+}  // namespace
+
+// One connection and those who call over it.
+class Load::Channel {
+ public:
+  Channel(Client client, const Workload& workload)
+      : workload_(workload), client_(std::make_unique<Client>(std::move(client))) {}
+
+  // A run: first one of these, then Cancel any number of times, then Finish when it is idle().
+  void BeginClosed(int callers, Time end, Random seeds);
+  void BeginOpen(double rate, int outstanding, Time start, Time end, Random seeds);
+  void Cancel();
+  Tally Finish();
+
+  bool idle() const {
+    absl::MutexLock lock(&mutex_);
+    return busy_ == 0;
+  }
+  int64_t answered() const { return answered_.load(std::memory_order_relaxed); }
+  int64_t failed() const { return failed_.load(std::memory_order_relaxed); }
+  Time last_end() const { return last_end_; }  // of a call, after Finish
+
+  absl::Status CheckResults(int results) const;
+
+ private:
+  // Room for one call.
+  struct Slot {
+    explicit Slot(uint64_t seed) : random(seed, 0) {}
+
+    Random random;  // of a closed loop's caller
+    std::unique_ptr<std::byte[]> d;
+    size_t shape = 0;
+    bool holds_result = false;
+    Time due;
+    Time sent;
+
+    absl::Mutex mutex;
+    uint64_t calls ABSL_GUARDED_BY(mutex) = 0;
+    PendingCall pending ABSL_GUARDED_BY(mutex);  // the last of them
+  };
+
+  void Reset(int slots, bool closed, Time end, Random& seeds);
+  void CallAgain(Slot& slot);
+  void SendArrivals(double rate, Time start, Random seeds);
+  Slot* TakeSlot();
+  void Send(Slot& slot, size_t shape, Time due);
+  void OnDone(Slot& slot, const absl::StatusOr<MultiplyReport>& report);
+
+  const Workload& workload_;
+
+  // Constant during a run.
+  bool closed_ = false;
+  Time end_;
+  std::vector<std::unique_ptr<Slot>> slots_;
+  std::thread sender_;  // of an open loop
+
+  std::atomic<bool> stopping_ = false;
+  Time stopped_at_;  // written before stopping_
+  std::atomic<int64_t> answered_ = 0;
+  std::atomic<int64_t> failed_ = 0;
+
+  // Of the client's callbacks, which come one after another; once idle, of everybody.
+  Tally tally_;
+  Time last_end_;
+
+  mutable absl::Mutex mutex_;
+  absl::CondVar slot_freed_;
+  int busy_ ABSL_GUARDED_BY(mutex_) = 0;  // calls under way and, in an open loop, the sender
+  int64_t unsent_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<Slot*> free_ ABSL_GUARDED_BY(mutex_);  // of an open loop
+
+  std::unique_ptr<Client> client_;  // the last: its end waits for callbacks, which use the others
+};
+
+void Load::Channel::Reset(int slots, bool closed, Time end, Random& seeds) {
+  closed_ = closed;
+  end_ = end;
+  stopping_ = false;
+  answered_ = 0;
+  failed_ = 0;
+  tally_ = Tally();
+  last_end_ = Time();
+  slots_.clear();
+  for (int i = 0; i < slots; ++i) {
+    slots_.push_back(std::make_unique<Slot>(static_cast<uint64_t>(seeds.Uniform() * 0x1p53)));
+  }
+  absl::MutexLock lock(&mutex_);
+  unsent_ = 0;
+  free_.clear();
+  for (const auto& slot : slots_) free_.push_back(slot.get());
+  busy_ = closed ? slots : 1;
+}
+
+void Load::Channel::BeginClosed(int callers, Time end, Random seeds) {
+  Reset(callers, /*closed=*/true, end, seeds);
+  for (const auto& slot : slots_) CallAgain(*slot);
+}
+
+void Load::Channel::CallAgain(Slot& slot) {
+  const Time now = Clock::now();
+  if (now < end_ && !stopping_) {
+    Send(slot, workload_.mix().Pick(slot.random), now);
+    return;
+  }
+  absl::MutexLock lock(&mutex_);
+  --busy_;
+}
+
+void Load::Channel::BeginOpen(double rate, int outstanding, Time start, Time end, Random seeds) {
+  Reset(outstanding, /*closed=*/false, end, seeds);
+  sender_ = std::thread([this, rate, start, seeds] { SendArrivals(rate, start, seeds); });
+}
+
+void Load::Channel::SendArrivals(double rate, Time start, Random seeds) {
+  // By default the kernel may wake a sleeper 50 us late, which would be part of every latency.
+  prctl(PR_SET_TIMERSLACK, 1);
+  PoissonArrivals arrivals(rate, seeds);
+  Random shapes(static_cast<uint64_t>(seeds.Uniform() * 0x1p53), 1);
+  Time due = start + arrivals.Next();
+  for (; due < end_ && !stopping_; due = start + arrivals.Next()) {
+    for (Time now = Clock::now(); now < due && !stopping_; now = Clock::now()) {
+      std::this_thread::sleep_until(std::min<Time>(due, now + kGlance));
+    }
+    if (stopping_) break;
+    Slot* const slot = TakeSlot();
+    if (slot == nullptr) break;
+    Send(*slot, workload_.mix().Pick(shapes), due);
+  }
+  int64_t unsent = 0;
+  const Time until = stopping_ ? std::min(end_, stopped_at_) : end_;
+  for (; due < until; due = start + arrivals.Next()) ++unsent;
+  absl::MutexLock lock(&mutex_);
+  unsent_ = unsent;
+  --busy_;
+}
+
+// Waits for a free one; none once it is too late to send. A sender that merely woke up late is not.
+Load::Channel::Slot* Load::Channel::TakeSlot() {
+  absl::MutexLock lock(&mutex_);
+  for (;;) {
+    const Time now = Clock::now();
+    if (now >= end_ + kGlance) return nullptr;
+    if (!free_.empty()) break;
+    if (now >= end_ || stopping_) return nullptr;
+    slot_freed_.WaitWithTimeout(&mutex_,
+                                absl::FromChrono(std::min<Clock::duration>(end_ - now, kGlance)));
+  }
+  Slot* const slot = free_.back();  // the one whose memory is warm
+  free_.pop_back();
+  ++busy_;
+  return slot;
+}
+
+void Load::Channel::Send(Slot& slot, size_t shape, Time due) {
+  if (slot.d == nullptr) {
+    slot.d = std::make_unique_for_overwrite<std::byte[]>(workload_.largest_d_bytes());
+  }
+  slot.shape = shape;
+  slot.holds_result = false;
+  slot.due = due;
+  slot.sent = Clock::now();
+  uint64_t call = 0;
+  {
+    absl::MutexLock lock(&slot.mutex);
+    call = ++slot.calls;
+  }
+  PendingCall pending = std::visit(
+      [&](const auto& args) {
+        return client_->MultiplyAsync(
+            args,
+            [this, &slot](const absl::StatusOr<MultiplyReport>& report) { OnDone(slot, report); });
+      },
+      workload_.Args(shape, /*copy=*/0, slot.d.get()));
+  absl::MutexLock lock(&slot.mutex);
+  if (slot.calls == call) slot.pending = std::move(pending);  // else the next has begun already
+}
+
+void Load::Channel::OnDone(Slot& slot, const absl::StatusOr<MultiplyReport>& report) {
+  const Time now = Clock::now();
+  last_end_ = now;
+  if (report.ok()) {
+    tally_.AddCall(now - slot.due, slot.sent - slot.due);
+    tally_.AddProduct(workload_.mix().shapes()[slot.shape], *report, 1.0);
+    slot.holds_result = true;
+    answered_.fetch_add(1, std::memory_order_relaxed);
+  } else if (!stopping_ || !absl::IsCancelled(report.status())) {
+    tally_.AddError(report.status().code());
+    failed_.fetch_add(1, std::memory_order_relaxed);
+  }
+  if (closed_) {
+    CallAgain(slot);
+    return;
+  }
+  absl::MutexLock lock(&mutex_);
+  --busy_;
+  free_.push_back(&slot);
+  slot_freed_.Signal();
+}
+
+void Load::Channel::Cancel() {
+  if (!stopping_) stopped_at_ = Clock::now();
+  stopping_ = true;
+  for (const auto& slot : slots_) {
+    PendingCall pending;
+    {
+      absl::MutexLock lock(&slot->mutex);
+      pending = slot->pending;
+    }
+    pending.Cancel();
+  }
+}
+
+Tally Load::Channel::Finish() {
+  if (sender_.joinable()) sender_.join();
+  absl::MutexLock lock(&mutex_);
+  tally_.AddUnsent(unsent_);
+  return tally_;
+}
+
+absl::Status Load::Channel::CheckResults(int results) const {
+  for (const auto& slot : slots_) {
+    if (!slot->holds_result) continue;
+    if (results-- == 0) break;
+    absl::Status status = workload_.Check(slot->shape, /*copy=*/0, slot->d.get());
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+Load::Load(const LoadSettings& settings, const Workload& workload)
+    : settings_(settings), workload_(workload) {}
+
+Load::~Load() = default;
+
+absl::StatusOr<std::unique_ptr<Load>> Load::Create(const LoadSettings& settings,
+                                                   const Workload& workload) {
+  std::unique_ptr<Load> load(new Load(settings, workload));
+  ClientOptions options = settings.client;
+  options.max_retries = 0;  // what the server refuses is counted rather than tried again
+  for (int i = 0; i < settings.channels; ++i) {
+    absl::StatusOr<Client> client = Client::Connect(options);
+    if (!client.ok()) return client.status();
+    load->channels_.push_back(std::make_unique<Channel>(*std::move(client), workload));
+  }
+  return load;
+}
+
+Tally Load::Run(const LoadPoint& point, absl::Duration duration, uint64_t stream,
+                absl::FunctionRef<bool(const LoadProgress&)> go_on) {
+  const auto channels = static_cast<int>(channels_.size());
+  Random seeds(settings_.seed, stream);
+  // i's part of `all`, as even as whole numbers can be.
+  const auto part = [channels](int all, int i) { return all / channels + (i < all % channels); };
+  const Time start = Clock::now();
+  const Time end = start + absl::ToChronoNanoseconds(duration);
+  for (int i = 0; i < channels; ++i) {
+    const Random random(static_cast<uint64_t>(seeds.Uniform() * 0x1p53), i);
+    if (point.open()) {
+      channels_[i]->BeginOpen(point.rate / channels, std::max(part(settings_.outstanding, i), 1),
+                              start, end, random);
+    } else {
+      channels_[i]->BeginClosed(part(point.callers, i), end, random);
+    }
+  }
+  std::optional<Time> stopped;
+  const auto idle = [](const auto& channel) { return channel->idle(); };
+  for (auto glance = std::chrono::milliseconds(1);
+       !std::all_of(channels_.begin(), channels_.end(), idle);
+       glance = std::min<std::chrono::milliseconds>(glance * 2, kGlance)) {
+    std::this_thread::sleep_for(glance);
+    LoadProgress progress{.elapsed = absl::FromChrono(Clock::now() - start)};
+    for (const auto& channel : channels_) {
+      progress.calls += channel->answered();
+      progress.errors += channel->failed();
+    }
+    if (!stopped && !go_on(progress)) stopped = Clock::now();
+    // Again and again: a call may have been about to begin.
+    if (stopped) std::for_each(channels_.begin(), channels_.end(), [](auto& c) { c->Cancel(); });
+  }
+  Tally tally;
+  Time last = stopped.value_or(end);
+  for (const auto& channel : channels_) {
+    tally.Merge(channel->Finish());
+    if (!stopped) last = std::max(last, channel->last_end());
+  }
+  tally.set_seconds(std::chrono::duration<double>(last - start).count());
+  return tally;
+}
+
+absl::Status Load::CheckResults() const {
+  const auto channels = static_cast<int>(channels_.size());
+  for (const auto& channel : channels_) {
+    absl::Status status = channel->CheckResults(std::max(kResultsToCheck / channels, 1));
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace gemm::cli

@@ -1,0 +1,179 @@
+#include <signal.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/commands.h"
+#include "client/cli/format.h"
+#include "client/cli/perf/load.h"
+#include "client/cli/perf/perf_report.h"
+#include "client/cli/perf/workload.h"
+#include "client/cli/progress.h"
+#include "nlohmann/json.hpp"
+
+namespace gemm::cli {
+namespace {
+
+// The first signal ends the load, a second one the program.
+volatile sig_atomic_t caught_signal = 0;
+
+void CatchSignals() {
+  struct sigaction action = {};
+  action.sa_handler = [](int signal) { caught_signal = signal; };
+  action.sa_flags = SA_RESETHAND;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
+}
+
+absl::Status AskServer(const Client& client, PerfSetting& setting) {
+  absl::StatusOr<ServerInfo> info = client.GetServerInfo();
+  if (!info.ok()) return info.status();
+  setting.server = *std::move(info);
+  for (const MixShape& shape : setting.shapes) {
+    absl::StatusOr<Explanation> explanation = client.Explain({.m = shape.m,
+                                                              .n = shape.n,
+                                                              .k = shape.k,
+                                                              .element_type = shape.type,
+                                                              .transpose_a = shape.transpose_a,
+                                                              .transpose_b = shape.transpose_b});
+    if (!explanation.ok()) return explanation.status();
+    setting.explanations.push_back(*std::move(explanation));
+  }
+  return absl::OkStatus();
+}
+
+// A server that computes something else is not worth measuring.
+absl::Status CheckShapes(const Client& client, const Workload& workload, PerfSetting& setting) {
+  const auto d = std::make_unique<std::byte[]>(workload.largest_d_bytes());
+  for (size_t i = 0; i < workload.mix().shapes().size(); ++i) {
+    const absl::StatusOr<MultiplyReport> report =
+        std::visit([&client](const auto& args) { return client.Multiply(args); },
+                   workload.Args(i, /*copy=*/0, d.get()));
+    if (!report.ok()) return report.status();
+    ++setting.check_calls;
+    absl::Status status = workload.Check(i, /*copy=*/0, d.get());
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+// On a terminal, where more often would be hard to read.
+constexpr absl::Duration kProgressInterval = absl::Milliseconds(500);
+
+// One load point, shown as it goes.
+class PointRun {
+ public:
+  PointRun(Load& load, const PerfSetting& setting, const PerfCommand& command)
+      : load_(load), setting_(setting), command_(command) {}
+
+  PerfPoint Run(size_t index) {
+    const LoadPoint& point = command_.points[index];
+    name_ = absl::StrFormat("%s (%d of %d)", Describe(point), index + 1, command_.points.size());
+    PerfPoint result{.point = point};
+    ProgressLine line(command_.progress);
+    if (setting_.warmup > absl::ZeroDuration()) {
+      result.warmup_calls = Run(line, point, setting_.warmup, 2 * index, ", warming up").calls();
+    }
+    if (caught_signal == 0) {
+      result.tally = Run(line, point, setting_.duration, 2 * index + 1, "");
+    }
+    result.interrupted = caught_signal != 0;
+    result.slo_broken = Broken(command_.slo, result.tally);
+    return result;
+  }
+
+ private:
+  Tally Run(ProgressLine& line, const LoadPoint& point, absl::Duration duration, uint64_t stream,
+            const char* note) {
+    absl::Duration next = kProgressInterval;
+    return load_.Run(point, duration, stream, [&](const LoadProgress& progress) {
+      if (progress.elapsed >= next) {
+        next = progress.elapsed + kProgressInterval;
+        line.Show(absl::StrFormat(
+            "%s%s: %s of %s, %d calls, %.0f/s, %d errors", name_, note,
+            absl::FormatDuration(absl::Trunc(progress.elapsed, absl::Milliseconds(100))),
+            absl::FormatDuration(duration), progress.calls,
+            static_cast<double>(progress.calls) / absl::ToDoubleSeconds(progress.elapsed),
+            progress.errors));
+      }
+      return caught_signal == 0;
+    });
+  }
+
+  Load& load_;
+  const PerfSetting& setting_;
+  const PerfCommand& command_;
+  std::string name_;
+};
+
+// What the points come to.
+ExitCode Judge(const std::vector<PerfPoint>& points) {
+  ExitCode code = kSuccess;
+  for (const PerfPoint& point : points) {
+    if (point.interrupted) continue;
+    if (point.tally.calls() == 0) {
+      PrintError(absl::StrCat(Describe(point.point), ": no call was answered"));
+      code = kCallFailed;
+    }
+    if (point.slo_broken.empty()) continue;
+    PrintError(absl::StrCat(Describe(point.point), ": ", absl::StrJoin(point.slo_broken, "; ")));
+    if (code == kSuccess) code = kSloBroken;
+  }
+  return code;
+}
+
+}  // namespace
+
+ExitCode RunPerf(const ClientOptions& options, const PerfCommand& command, bool json) {
+  const absl::StatusOr<Client> client = Client::Connect(options);
+  if (!client.ok()) return FailInput(client.status(), json);
+  PerfSetting setting{.load = {.client = options,
+                               .channels = command.channels,
+                               .outstanding = command.outstanding,
+                               .seed = command.seed},
+                      .duration = command.duration,
+                      .warmup = command.warmup,
+                      .shapes = command.mix.shapes()};
+  if (const absl::Status status = AskServer(*client, setting); !status.ok()) {
+    return FailCall(*client, options, status, json);
+  }
+  const Workload workload(command.mix, /*copies=*/1, command.seed);
+  if (const absl::Status status = CheckShapes(*client, workload, setting); !status.ok()) {
+    return FailCall(*client, options, status, json);
+  }
+  const absl::StatusOr<std::unique_ptr<Load>> load = Load::Create(setting.load, workload);
+  if (!load.ok()) return FailInput(load.status(), json);
+
+  CatchSignals();
+  if (!json) {
+    PrintHeader(setting);
+    PrintRowTitles(command.points[0]);
+  }
+  std::vector<PerfPoint> points;
+  PointRun run(**load, setting, command);
+  for (size_t i = 0; i < command.points.size() && caught_signal == 0; ++i) {
+    points.push_back(run.Run(i));
+    if (!json) PrintRow(points.back());
+    if (const absl::Status status = (*load)->CheckResults(); !status.ok()) {
+      return FailCall(*client, options, status, json);
+    }
+  }
+  if (json) {
+    PrintJson(PerfJson(setting, points));
+  } else {
+    PrintSplit(points);
+  }
+  if (caught_signal != 0) {
+    std::fflush(stdout);
+    raise(caught_signal);  // whose default action is back: the shell sees what ended this
+  }
+  return Judge(points);
+}
+
+}  // namespace gemm::cli

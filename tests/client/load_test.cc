@@ -1,0 +1,127 @@
+// Loads against servers in this process.
+
+#include "client/cli/perf/load.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/time/clock.h"
+#include "client/cli/perf/shape_mix.h"
+#include "client/cli/perf/workload.h"
+#include "tests/client/fake_server.h"
+
+namespace gemm::cli {
+namespace {
+
+using gemm::testing::FakeServer;
+using gemm::testing::StallingServer;
+using ::testing::ElementsAre;
+using ::testing::Pair;
+
+bool GoOn(const LoadProgress& /*progress*/) { return true; }
+
+ShapeMix Small() {
+  absl::StatusOr<ShapeMix> mix = ShapeMix::Parse("4x4x4:3,3x5x7/f64/tb");
+  EXPECT_TRUE(mix.ok()) << mix.status();
+  return *std::move(mix);
+}
+
+class LoadTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Load> LoadOn(const std::string& address, LoadSettings settings = {}) {
+    settings.client.address = address;
+    absl::StatusOr<std::unique_ptr<Load>> load = Load::Create(settings, workload_);
+    EXPECT_TRUE(load.ok()) << load.status();
+    return *std::move(load);
+  }
+
+  FakeServer server_;
+  const Workload workload_{Small(), 1, 1};
+};
+
+TEST_F(LoadTest, ClosedLoop) {
+  const auto load = LoadOn(server_.address(), {.channels = 2});
+  for (const int callers : {1, 5}) {
+    const int calls_before = server_.calls();
+    const Tally tally = load->Run({.callers = callers}, absl::Milliseconds(200), 1, GoOn);
+    EXPECT_GT(tally.calls(), 10);
+    EXPECT_EQ(tally.calls(), server_.calls() - calls_before);  // each is counted, and none left
+    EXPECT_EQ(tally.products(), tally.calls());
+    EXPECT_EQ(tally.failures(), 0);
+    EXPECT_GE(tally.seconds(), 0.2);
+    EXPECT_NEAR(tally.mean_phase_seconds(5), 6e-9, 1e-12);  // as the fake server says
+    EXPECT_TRUE(load->CheckResults().ok());
+  }
+}
+
+TEST_F(LoadTest, OpenLoopKeepsItsRate) {
+  const auto load = LoadOn(server_.address(), {.channels = 3});
+  const Tally tally = load->Run({.rate = 1000}, absl::Milliseconds(500), 1, GoOn);
+  EXPECT_EQ(tally.calls(), server_.calls());
+  EXPECT_NEAR(static_cast<double>(tally.calls()), 500, 120);  // five standard deviations
+  EXPECT_EQ(tally.failures(), 0);
+}
+
+TEST_F(LoadTest, ErrorsAreCountedByCode) {
+  server_.FailNext({grpc::Status(grpc::StatusCode::UNAVAILABLE, "full"),
+                    grpc::Status(grpc::StatusCode::UNAVAILABLE, "full"),
+                    grpc::Status(grpc::StatusCode::INTERNAL, "broken")});
+  const auto load = LoadOn(server_.address());
+  const Tally tally = load->Run({.callers = 1}, absl::Milliseconds(100), 1, GoOn);
+  EXPECT_THAT(tally.errors(), ElementsAre(Pair(absl::StatusCode::kInternal, 1),
+                                          Pair(absl::StatusCode::kUnavailable, 2)));
+  EXPECT_EQ(tally.calls() + 3, server_.calls());  // none was tried again
+}
+
+TEST_F(LoadTest, WrongResultsAreFound) {
+  const auto load = LoadOn(server_.address());
+  server_.EditReplies([](v1::MultiplyReply& reply) { reply.mutable_payloads(0)->back() ^= 1; });
+  load->Run({.callers = 3}, absl::Milliseconds(100), 1, GoOn);
+  EXPECT_TRUE(absl::IsDataLoss(load->CheckResults()));
+}
+
+// All that is due while the server does not answer is either late or unsent.
+TEST_F(LoadTest, AStalledServerCannotHide) {
+  const StallingServer stalling;
+  const auto load =
+      LoadOn(stalling.address(), {.client = {.timeout = absl::Seconds(1)}, .outstanding = 10});
+  const Tally tally = load->Run({.rate = 500}, absl::Milliseconds(400), 1, GoOn);
+  EXPECT_THAT(tally.errors(), ElementsAre(Pair(absl::StatusCode::kDeadlineExceeded, 10)));
+  EXPECT_NEAR(static_cast<double>(tally.unsent()), 190, 75);
+  EXPECT_EQ(tally.calls(), 0);
+}
+
+TEST_F(LoadTest, LatencyCountsFromWhenACallWasDue) {
+  const absl::Time start = absl::Now();
+  server_.EditReplies([start](v1::MultiplyReply&) {  // nobody is answered for the first 300 ms
+    absl::SleepFor(start + absl::Milliseconds(300) - absl::Now());
+  });
+  const auto load = LoadOn(server_.address(), {.outstanding = 4});
+  const Tally tally = load->Run({.rate = 300}, absl::Milliseconds(600), 1, GoOn);
+  EXPECT_EQ(tally.failures(), 0);
+  // Half of all were due meanwhile and waited, though only 4 were under way.
+  EXPECT_GT(tally.latency().Percentile(75), std::chrono::milliseconds(75));
+  EXPECT_GT(tally.mean_wait_seconds(), 0.03);
+}
+
+TEST_F(LoadTest, StopsWhenToldTo) {
+  const StallingServer stalling;
+  for (const LoadPoint point : {LoadPoint{.callers = 4}, LoadPoint{.rate = 100}}) {
+    const auto load = LoadOn(stalling.address());
+    const absl::Time start = absl::Now();
+    const Tally tally = load->Run(point, absl::Seconds(60), 1, [](const LoadProgress& progress) {
+      return progress.elapsed < absl::Milliseconds(200);
+    });
+    EXPECT_LT(absl::Now() - start, absl::Seconds(10));
+    EXPECT_EQ(tally.calls(), 0);
+    EXPECT_THAT(tally.errors(), ::testing::IsEmpty());  // what was cancelled is none
+    EXPECT_EQ(tally.unsent(), 0);
+    EXPECT_LT(tally.seconds(), 10);
+  }
+}
+
+}  // namespace
+}  // namespace gemm::cli
