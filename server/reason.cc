@@ -22,9 +22,14 @@ constexpr std::array<ReasonInfo, kReasonCount> kReasons = {{
     {"MESSAGE_TOO_LARGE", absl::StatusCode::kResourceExhausted},
     {"RESULT_TOO_LARGE", absl::StatusCode::kResourceExhausted},
     {"MEMORY_TOO_SMALL", absl::StatusCode::kResourceExhausted},
+    {"QUOTA_EXCEEDED", absl::StatusCode::kResourceExhausted},
     {"QUEUE_FULL", absl::StatusCode::kUnavailable},
     {"MEMORY_FULL", absl::StatusCode::kUnavailable},
+    {"MATRIX_BUSY", absl::StatusCode::kUnavailable},
     {"DRAINING", absl::StatusCode::kUnavailable},
+    {"MATRIX_NOT_FOUND", absl::StatusCode::kNotFound},
+    {"MATRIX_EXISTS", absl::StatusCode::kAlreadyExists},
+    {"MATRIX_NOT_SEALED", absl::StatusCode::kFailedPrecondition},
     {"DEADLINE_PASSED", absl::StatusCode::kDeadlineExceeded},
     {"CALLER_GONE", absl::StatusCode::kCancelled},
     {"UNSUPPORTED", absl::StatusCode::kUnimplemented},
@@ -68,6 +73,9 @@ std::optional<absl::Duration> RetryDelayOf(Reason reason) {
     case Reason::kQueueFull:
     case Reason::kMemoryFull:
       return absl::Milliseconds(100);
+    // About the time of one large WriteRows.
+    case Reason::kMatrixBusy:
+      return absl::Milliseconds(20);
     default:
       return std::nullopt;
   }

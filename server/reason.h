@@ -17,16 +17,21 @@ enum class Reason {
   kMessageTooLarge,  // RESOURCE_EXHAUSTED: the request is over the message limit
   kResultTooLarge,   // RESOURCE_EXHAUSTED: the reply would be over the message limit
   kMemoryTooSmall,   // RESOURCE_EXHAUSTED: can never fit a memory budget or the device
+  kQuotaExceeded,    // RESOURCE_EXHAUSTED: the caller's share of the matrices is used up
   kQueueFull,        // UNAVAILABLE: too much is waiting
   kMemoryFull,       // UNAVAILABLE: no memory for the moment
+  kMatrixBusy,       // UNAVAILABLE: another call is writing just that
   kDraining,         // UNAVAILABLE: the server is going away
+  kMatrixNotFound,   // NOT_FOUND
+  kMatrixExists,     // ALREADY_EXISTS: the name is in use for something else
+  kMatrixNotSealed,  // FAILED_PRECONDITION: rows are missing
   kDeadlinePassed,   // DEADLINE_EXCEEDED
   kCallerGone,       // CANCELLED
   kUnsupported,      // UNIMPLEMENTED
   kDeviceFailed,     // INTERNAL
   kDeviceLost,       // INTERNAL: no device is left
 };
-inline constexpr int kReasonCount = 12;
+inline constexpr int kReasonCount = 17;
 
 std::string_view NameOf(Reason reason);  // "QUEUE_FULL"
 
