@@ -1,14 +1,11 @@
 // gemmd: options, signals and exit status around Server.
 
 #include <fcntl.h>
-#include <malloc.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
-#include <climits>
 #include <cstdio>
 #include <functional>
 #include <mutex>
@@ -17,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "proto/tune_process.h"
 #include "server/open_devices.h"
 #include "server/options.h"
 #include "server/server.h"
@@ -31,19 +29,6 @@ enum ExitStatus {
   kExitBadOptions = 2,
   kExitDeviceLost = 3
 };
-
-// Before any thread starts and before gRPC reads the environment. Measured together on messages of
-// 16 MiB over loopback: 16.6 to 10.8 ms a call.
-void TuneProcess() {
-  // gRPC frees each message's buffers while the next one arrives. With its defaults glibc gives
-  // them back to the kernel and faults every page in again: 1.36x at 16 MiB. The price is a process
-  // that stays as large as its busiest moment, which the memory budgets bound.
-  mallopt(M_TRIM_THRESHOLD, INT_MAX);
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that glibc takes
-  mallopt(M_TOP_PAD, 64 << 20);
-  // Reads as large as what is expected instead of 8 KiB, and wake-ups when they are there: 1.16x.
-  setenv("GRPC_EXPERIMENTS", "tcp_frame_size_tuning,tcp_rcv_lowat", /*overwrite=*/0);
-}
 
 // Takes SIGTERM and SIGINT from its construction on. The first ends the process at once or, after
 // OnStop, begins an orderly end; the second ends it at once. There is one, and it lives for ever.

@@ -18,6 +18,7 @@
 #include "server/rpc/info_call.h"
 #include "server/rpc/library_log.h"
 #include "server/rpc/multiply_call.h"
+#include "server/rpc/transport.h"
 #include "server/rpc/unsent.h"
 
 namespace gemm {
@@ -25,11 +26,6 @@ namespace {
 
 // Calls other than products that may read their message at once.
 constexpr uint64_t kControlCalls = 1024;
-
-// A peer that is gone without a word (a suspended laptop, a cut cable) is found out after this
-// long; until then its calls keep what they were admitted.
-constexpr int kKeepaliveTimeMs = 30'000;
-constexpr int kKeepaliveTimeoutMs = 20'000;
 
 // When the products are done, what is left ends by itself, unless its caller sends no message.
 constexpr absl::Duration kControlCallsEnd = absl::Seconds(1);
@@ -144,15 +140,7 @@ class RpcServerImpl final : public RpcServer {
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();  // before any builder is made
     grpc::ServerBuilder builder;
     builder.AddListeningPort(options_.listen_address, grpc::InsecureServerCredentials(), &port_);
-    // Without this a second server on the port would start and take half of the connections.
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
-    builder.SetMaxReceiveMessageSize(static_cast<int>(options_.message_limit_bytes));
-    builder.SetMaxSendMessageSize(-1);
-    // A compressed message is inflated before its size can be checked.
-    builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
-    builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+    SetTransport(options_.message_limit_bytes, builder);
     builder.RegisterCallbackGenericService(&gate_);
     if (options_.reflection) {
       builder.RegisterService(&listed_service_);

@@ -36,6 +36,13 @@ void KeepGrpcRunning() {
 
 std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options) {
   KeepGrpcRunning();
+  return grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(),
+                                   MakeChannelArguments(options));
+}
+
+}  // namespace
+
+grpc::ChannelArguments MakeChannelArguments(const ClientOptions& options) {
   grpc::ChannelArguments args;
   args.SetUserAgentPrefix(absl::StrCat("gemmd-cpp/", GEMMD_CLIENT_VERSION));
   args.SetMaxReceiveMessageSize(-1);
@@ -55,10 +62,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options) {
   // not close a connection while a write is under way, and the write holds the caller's memory.
   args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, INT_MAX - 1);
   args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(options.stall_timeout));
-  return grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), args);
+  return args;
 }
-
-}  // namespace
 
 Connection::Connection(const ClientOptions& options)
     : address_(options.address),

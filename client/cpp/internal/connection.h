@@ -6,6 +6,7 @@
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
 #include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/channel_arguments.h>
 
 #include <functional>
 #include <memory>
@@ -15,6 +16,9 @@
 #include "gemmd/client.h"
 
 namespace gemm::client {
+
+// How the client's channels are set up.
+grpc::ChannelArguments MakeChannelArguments(const ClientOptions& options);
 
 // Thread-safe.
 class Connection {

@@ -1,0 +1,27 @@
+#include "server/rpc/transport.h"
+
+#include <grpc/grpc.h>
+
+namespace gemm {
+namespace {
+
+// A peer that is gone without a word (a suspended laptop, a cut cable) is found out after this
+// long; until then its calls keep what they were admitted.
+constexpr int kKeepaliveTimeMs = 30'000;
+constexpr int kKeepaliveTimeoutMs = 20'000;
+
+}  // namespace
+
+void SetTransport(uint64_t message_limit_bytes, grpc::ServerBuilder& builder) {
+  // Without this a second server on the port would start and take half of the connections.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  builder.SetMaxReceiveMessageSize(static_cast<int>(message_limit_bytes));
+  builder.SetMaxSendMessageSize(-1);
+  // A compressed message is inflated before its size can be checked.
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+}
+
+}  // namespace gemm
