@@ -23,7 +23,7 @@ const char* KernelName(DType dtype) { return dtype == DType::kF32 ? kKernelF32 :
 // CBLAS counts in int.
 std::string WhyNot(const Problem& p) {
   constexpr int64_t kLimit = std::numeric_limits<int>::max();
-  for (int64_t value : {p.m, p.n, p.k, p.a.ld, p.b.ld}) {
+  for (int64_t value : {p.m, p.n, p.k, p.a.ld, p.b.ld, p.d.ld}) {
     if (value > kLimit) {
       return absl::StrCat("a dimension or leading dimension of ", value,
                           " is over CBLAS's limit of ", kLimit);
@@ -36,31 +36,30 @@ void CallCblas(CBLAS_TRANSPOSE op_a, CBLAS_TRANSPOSE op_b, const Problem& p, con
                const float* b, float* d) {
   cblas_sgemm(CblasRowMajor, op_a, op_b, static_cast<int>(p.m), static_cast<int>(p.n),
               static_cast<int>(p.k), static_cast<float>(p.alpha), a, static_cast<int>(p.a.ld), b,
-              static_cast<int>(p.b.ld), static_cast<float>(p.beta), d, static_cast<int>(p.n));
+              static_cast<int>(p.b.ld), static_cast<float>(p.beta), d, static_cast<int>(p.d.ld));
 }
 
 void CallCblas(CBLAS_TRANSPOSE op_a, CBLAS_TRANSPOSE op_b, const Problem& p, const double* a,
                const double* b, double* d) {
   cblas_dgemm(CblasRowMajor, op_a, op_b, static_cast<int>(p.m), static_cast<int>(p.n),
               static_cast<int>(p.k), p.alpha, a, static_cast<int>(p.a.ld), b,
-              static_cast<int>(p.b.ld), p.beta, d, static_cast<int>(p.n));
+              static_cast<int>(p.b.ld), p.beta, d, static_cast<int>(p.d.ld));
 }
 
-// D is dense. C goes into D first, since CBLAS updates in place.
+// C goes into D first, since CBLAS updates in place.
 template <typename T>
 void Multiply(const Problem& p, const T* a, const T* b, const T* c, T* d) {
   const auto op_a = p.a.transposed ? CblasTrans : CblasNoTrans;
   const auto op_b = p.b.transposed ? CblasTrans : CblasNoTrans;
   const T beta = static_cast<T>(p.beta);
-  for (int64_t q = 0; q < p.batch_count; ++q, d += p.m * p.n) {
-    if (beta == T{0}) {
-      if (!ReadsAB(p)) std::fill_n(d, p.m * p.n, T{0});
-    } else {
-      for (int64_t i = 0; i < p.m; ++i) {
-        std::memcpy(d + i * p.n, c + q * p.c.batch_stride + i * p.c.ld, p.n * sizeof(T));
-      }
-      if (!ReadsAB(p)) {
-        for (int64_t i = 0; i < p.m * p.n; ++i) d[i] *= beta;
+  for (int64_t q = 0; q < p.batch_count; ++q, d += p.d.batch_stride) {
+    for (int64_t i = 0; i < p.m; ++i) {
+      T* row = d + i * p.d.ld;
+      if (beta != T{0}) {
+        std::memcpy(row, c + q * p.c.batch_stride + i * p.c.ld, p.n * sizeof(T));
+        if (!ReadsAB(p)) std::transform(row, row + p.n, row, [beta](T x) { return x * beta; });
+      } else if (!ReadsAB(p)) {
+        std::fill_n(row, p.n, T{0});
       }
     }
     if (ReadsAB(p)) {
@@ -72,11 +71,25 @@ void Multiply(const Problem& p, const T* a, const T* b, const T* c, T* d) {
 template <typename T>
 void Multiply(const Job& job, const JobProduct& product) {
   const auto operand = [&job](const InputSpan& span) {
-    return reinterpret_cast<const T*>(job.input.data() + span.offset_bytes);
+    const std::byte* base = span.matrix != nullptr ? span.matrix->data() : job.input.data();
+    return reinterpret_cast<const T*>(base + span.offset_bytes);
   };
+  std::byte* d = product.result != nullptr ? product.result->data()
+                                           : job.output.data() + product.output_offset_bytes;
   Multiply(product.problem, operand(product.a), operand(product.b), operand(product.c),
-           reinterpret_cast<T*>(job.output.data() + product.output_offset_bytes));
+           reinterpret_cast<T*>(d));
 }
+
+// A matrix in ordinary memory.
+class HostMatrix final : public DeviceMatrix {
+ public:
+  HostMatrix(int device, const MatrixSpec& spec, void* data, HostMemory& memory)
+      : DeviceMatrix(device, spec, data), memory_(memory) {}
+  ~HostMatrix() override { memory_.Free(data(), MemoryBytes(spec())); }
+
+ private:
+  HostMemory& memory_;
+};
 
 class CpuDevice final : public Device {
  public:
@@ -109,6 +122,32 @@ class CpuDevice final : public Device {
 
   // CBLAS uses every core for one product.
   std::vector<LaneKind> lanes() const override { return {LaneKind::kAny}; }
+
+  absl::StatusOr<std::unique_ptr<DeviceMatrix>> AllocateMatrix(const MatrixSpec& spec) override {
+    void* data = memory_.Allocate(MemoryBytes(spec));
+    if (data == nullptr) {
+      return ErrorWithReason(
+          Reason::kMemoryFull,
+          absl::StrCat("the system has no ", MemoryBytes(spec), " bytes to give for the moment"));
+    }
+    return std::make_unique<HostMatrix>(description_.index, spec, data, memory_);
+  }
+
+  absl::Status WriteRows(const DeviceMatrix& matrix, RowRange rows, RowSource next) override {
+    if (matrix.pitch_bytes() == matrix.row_bytes()) {
+      next(matrix.row(rows.begin), matrix.row_bytes() * static_cast<size_t>(rows.count()));
+    } else {
+      for (int64_t i = rows.begin; i < rows.end; ++i) next(matrix.row(i), matrix.row_bytes());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadRows(const DeviceMatrix& matrix, RowRange rows, std::byte* to) override {
+    for (int64_t i = rows.begin; i < rows.end; ++i, to += matrix.row_bytes()) {
+      std::memcpy(to, matrix.row(i), matrix.row_bytes());
+    }
+    return absl::OkStatus();
+  }
 
   void Run(int /*lane*/, Batch& batch) override {
     for (const std::unique_ptr<Job>& job : batch.jobs) {

@@ -14,16 +14,10 @@
 #include "kernels/cuda_status.h"
 #include "kernels/registry.h"
 #include "kernels/select.h"
+#include "server/engine/cuda_failure.h"
+#include "server/engine/cuda_matrices.h"
 #include "server/memory/pinned_memory.h"
 #include "server/reason.h"
-
-// For functions that return absl::Status.
-#define GEMM_RETURN_IF_CUDA_FAILS(what, expression)                                         \
-  do {                                                                                      \
-    if (const cudaError_t gemm_cuda_error = (expression); gemm_cuda_error != cudaSuccess) { \
-      return CudaFailure(what, gemm_cuda_error);                                            \
-    }                                                                                       \
-  } while (false)
 
 namespace gemm {
 namespace {
@@ -34,17 +28,6 @@ constexpr size_t kArgsBytes = 64 << 10;  // of one batch; grown when plans ask f
 // computes; two batches of small ones, so that one is prepared while the other runs.
 constexpr LaneKind kLanes[] = {LaneKind::kSmall, LaneKind::kSmall, LaneKind::kAny, LaneKind::kAny,
                                LaneKind::kAny};
-
-absl::Status CudaFailure(std::string_view what, cudaError_t error) {
-  cudaGetLastError();  // an error that is not sticky must not show up in the next call
-  if (error == cudaErrorMemoryAllocation) {
-    return ErrorWithReason(Reason::kMemoryFull,
-                           absl::StrCat("the device has not enough free memory for this product (",
-                                        std::string(what), ")"));
-  }
-  return ErrorWithReason(Reason::kDeviceFailed,
-                         absl::StrCat(std::string(what), ": ", CudaErrorText(error)));
-}
 
 // Stream-ordered device memory, given back to the device's pool in stream order.
 class AsyncBuffer {
@@ -92,6 +75,7 @@ class CudaDevice final : public Device {
   absl::Status Open() {
     GEMM_RETURN_IF_CUDA_FAILS("cudaSetDevice", cudaSetDevice(info_.ordinal));
     if (absl::Status status = OpenLanes(); !status.ok()) return status;
+    if (absl::Status status = matrices_.Open(); !status.ok()) return status;
     // Keep freed memory in the pool: giving it back to the driver costs more than a small product.
     cudaMemPool_t pool = nullptr;
     GEMM_RETURN_IF_CUDA_FAILS("cudaDeviceGetDefaultMemPool",
@@ -145,6 +129,16 @@ class CudaDevice final : public Device {
     std::vector<LaneKind> kinds;
     for (const std::unique_ptr<Lane>& lane : lanes_) kinds.push_back(lane->kind);
     return kinds;
+  }
+
+  absl::StatusOr<std::unique_ptr<DeviceMatrix>> AllocateMatrix(const MatrixSpec& spec) override {
+    return matrices_.Allocate(spec);
+  }
+  absl::Status WriteRows(const DeviceMatrix& matrix, RowRange rows, RowSource next) override {
+    return matrices_.WriteRows(matrix, rows, next);
+  }
+  absl::Status ReadRows(const DeviceMatrix& matrix, RowRange rows, std::byte* to) override {
+    return matrices_.ReadRows(matrix, rows, to);
   }
 
   void Run(int lane, Batch& batch) override {
@@ -375,6 +369,7 @@ class CudaDevice final : public Device {
   PinnedMemory memory_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::atomic<bool> lost_{false};
+  CudaMatrices matrices_{info_.ordinal, lost_};
 };
 
 std::string VersionText(int version) {

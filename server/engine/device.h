@@ -9,15 +9,20 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "kernels/gemm.h"
 #include "server/engine/job.h"
+#include "server/memory/device_matrix.h"
 #include "server/memory/host_memory.h"
+#include "server/memory/row_set.h"
 
 namespace gemm {
 
 struct DeviceDescription {
-  int index = 0;
+  int index = 0;     // among the devices of the server
   std::string name;  // "NVIDIA H200", "cpu"
   std::string uuid;  // empty on the CPU
   std::string kind;  // "cuda", "cpu"
@@ -46,6 +51,9 @@ struct Batch {
   absl::Duration compute = absl::ZeroDuration();
 };
 
+// Copies the next so many bytes of rows, which are dense, to where it is told.
+using RowSource = absl::FunctionRef<void(std::byte* to, size_t bytes)>;
+
 // What a lane is for. Small jobs have lanes of their own, so that they need not wait for large
 // ones.
 enum class LaneKind { kSmall, kAny };
@@ -72,6 +80,17 @@ class Device {
   // its status where it fails. Blocks until the results are there. An error concerns its product
   // alone unless lost() is then true.
   virtual void Run(int lane, Batch& batch) = 0;
+
+  // Memory for a matrix that has elements, their values undefined. UNAVAILABLE (MEMORY_FULL) when
+  // there is none for the moment.
+  virtual absl::StatusOr<std::unique_ptr<DeviceMatrix>> AllocateMatrix(const MatrixSpec& spec) = 0;
+
+  // Writes rows of a matrix of this device, taken from `next` piece by piece. Blocks until they are
+  // there, first until fewer than a bounded number of copies are under way.
+  virtual absl::Status WriteRows(const DeviceMatrix& matrix, RowRange rows, RowSource next) = 0;
+
+  // Copies rows of a matrix of this device to `to`, which comes from host_memory(), dense.
+  virtual absl::Status ReadRows(const DeviceMatrix& matrix, RowRange rows, std::byte* to) = 0;
 
   // True once an error has made the device unusable for good (a poisoned CUDA context).
   virtual bool lost() const = 0;

@@ -16,11 +16,11 @@ Engine::Engine(const EngineOptions& options, std::vector<std::unique_ptr<Device>
           HostPool::Create(devices_.front()->host_memory(), options.host_memory_budget_bytes)),
       queue_(options.queue) {
   for (const auto& device : devices_) {
-    std::once_flag& loss_reported = loss_reported_.emplace_back();
+    loss_reported_.emplace_back();
     const std::vector<LaneKind> lanes = device->lanes();
     for (size_t lane = 0; lane < lanes.size(); ++lane) {
-      workers_.emplace_back([this, &device = *device, lane, kind = lanes[lane], &loss_reported] {
-        Work(device, static_cast<int>(lane), kind, loss_reported);
+      workers_.emplace_back([this, &device = *device, lane, kind = lanes[lane]] {
+        Work(device, static_cast<int>(lane), kind);
       });
     }
   }
@@ -49,6 +49,41 @@ void Engine::Submit(std::unique_ptr<Job> job) {
   if (absl::Status status = queue_.Push(job); !status.ok()) {
     Finish(std::move(job), std::move(status));
   }
+}
+
+absl::StatusOr<std::unique_ptr<DeviceMatrix>> Engine::AllocateMatrix(int device,
+                                                                     const MatrixSpec& spec) {
+  Device& there = *devices_[static_cast<size_t>(device)];
+  auto matrix = there.AllocateMatrix(spec);
+  CheckLost(there);
+  return matrix;
+}
+
+absl::Status Engine::WriteRows(const DeviceMatrix& matrix, RowRange rows, RowSource next) {
+  Device& there = *devices_[static_cast<size_t>(matrix.device())];
+  absl::Status status = there.WriteRows(matrix, rows, next);
+  CheckLost(there);
+  return status;
+}
+
+absl::Status Engine::ReadRows(const DeviceMatrix& matrix, RowRange rows, std::byte* to) {
+  Device& there = *devices_[static_cast<size_t>(matrix.device())];
+  absl::Status status = there.ReadRows(matrix, rows, to);
+  CheckLost(there);
+  return status;
+}
+
+void Engine::CheckLost(const Device& device) {
+  if (!device.lost()) return;
+  const int index = device.description().index;
+  std::call_once(loss_reported_[static_cast<size_t>(index)],
+                 [&] { observer_.OnDeviceLost(device.description()); });
+  for (std::unique_ptr<Job>& job : queue_.Lose(index)) {
+    job->queue = clock_.Now() - job->enqueued;
+    Drop(std::move(job),
+         ErrorWithReason(Reason::kDeviceLost, "the device that holds its matrices is lost"));
+  }
+  queue_.WakeAll();  // its idle lanes leave too, before they are given a job
 }
 
 KernelExplanation Engine::Explain(const Problem& problem) const {
@@ -91,11 +126,12 @@ void Engine::Drop(std::unique_ptr<Job> job, absl::Status status) {
   Finish(std::move(job), std::move(status));
 }
 
-void Engine::Work(Device& device, int lane, LaneKind kind, std::once_flag& loss_reported) {
+void Engine::Work(Device& device, int lane, LaneKind kind) {
   // A lost device's workers leave the queue to the others; those of the last one fail what comes.
   const auto leaves = [&] { return device.lost() && healthy(); };
   while (true) {
-    std::vector<std::unique_ptr<Job>> jobs = queue_.PopBatch(kind, leaves);
+    std::vector<std::unique_ptr<Job>> jobs =
+        queue_.PopBatch(kind, device.description().index, leaves);
     if (jobs.empty()) return;
 
     const absl::Time now = clock_.Now();
@@ -117,10 +153,7 @@ void Engine::Work(Device& device, int lane, LaneKind kind, std::once_flag& loss_
 
     for (const std::unique_ptr<Job>& job : batch.jobs) job->batch_problems = batch.problems;
     device.Run(lane, batch);
-    if (device.lost()) {
-      std::call_once(loss_reported, [&] { observer_.OnDeviceLost(device.description()); });
-      queue_.WakeAll();  // its idle lanes leave too, before they are given a job
-    }
+    CheckLost(device);
     observer_.OnBatch(batch);
     for (std::unique_ptr<Job>& job : batch.jobs) Finish(std::move(job), absl::OkStatus());
   }

@@ -40,7 +40,8 @@ struct EngineOptions {
 // Thread-safe.
 class Engine {
  public:
-  // At least one device; all of one kind. `clock` and `observer` must outlive the engine.
+  // At least one device; all of one kind, in the order of their index. `clock` and `observer` must
+  // outlive the engine.
   Engine(const EngineOptions& options, std::vector<std::unique_ptr<Device>> devices,
          const Clock& clock, EngineObserver& observer);
   ~Engine();  // drains, then stops
@@ -61,6 +62,11 @@ class Engine {
   // device runs on.
   void Cancel(CancelToken& cancel);
 
+  // Matrices that stay on a device, as Device has them.
+  absl::StatusOr<std::unique_ptr<DeviceMatrix>> AllocateMatrix(int device, const MatrixSpec& spec);
+  absl::Status WriteRows(const DeviceMatrix& matrix, RowRange rows, RowSource next);
+  absl::Status ReadRows(const DeviceMatrix& matrix, RowRange rows, std::byte* to);
+
   // `problem` has passed Validate.
   KernelExplanation Explain(const Problem& problem) const;
 
@@ -77,7 +83,9 @@ class Engine {
   void Drain();
 
  private:
-  void Work(Device& device, int lane, LaneKind kind, std::once_flag& loss_reported);
+  void Work(Device& device, int lane, LaneKind kind);
+  // After anything that may have lost the device.
+  void CheckLost(const Device& device);
   // OK, or why the job must not cost the device any time.
   static absl::Status CheckStillWanted(const Job& job, absl::Time now);
   void Drop(std::unique_ptr<Job> job, absl::Status status);

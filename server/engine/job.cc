@@ -10,7 +10,7 @@ void Finish(std::unique_ptr<Job> job, absl::Status status) {
 }
 
 bool NeedsDevice(const JobProduct& product) {
-  return product.status.ok() && !IsEmpty(product.problem);
+  return product.status.ok() && !product.result_exists && !IsEmpty(product.problem);
 }
 
 JobCost CostOf(const Job& job) {

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "kernels/gemm.h"
+#include "server/memory/device_matrix.h"
 #include "server/memory/host_pool.h"
 
 namespace gemm {
@@ -42,10 +44,11 @@ class CancelToken {
   std::atomic<bool> cancelled_{false};
 };
 
-// A byte range of Job::input that holds one operand.
+// A byte range of Job::input, or of a matrix that stays on the server, that holds one operand.
 struct InputSpan {
-  size_t offset_bytes = 0;  // a multiple of kOperandAlignment
+  size_t offset_bytes = 0;  // in Job::input a multiple of kOperandAlignment
   size_t size_bytes = 0;    // 0: the operand is not read
+  std::shared_ptr<const DeviceMatrix> matrix = nullptr;  // null: in Job::input
 };
 
 // Operands start at multiples of this, on the host and on the device.
@@ -57,18 +60,21 @@ constexpr size_t AlignedSize(size_t bytes) {
 }
 
 struct JobProduct {
-  Problem problem;  // validated; layouts describe the operands as they lie in Job::input
+  Problem problem;  // validated; layouts describe the operands as they lie where they are
   InputSpan a, b, c;
   // Of D in Job::output; a multiple of kOperandAlignment. Results lie in the order of the products.
   size_t output_offset_bytes = 0;
-  size_t output_bytes = 0;  // D is dense, `problem.d` describes it
+  size_t output_bytes = 0;  // D is dense there, `problem.d` describes it
+  // Set: D goes there, whole, and output_bytes is 0. It is on the device of the job.
+  std::shared_ptr<DeviceMatrix> result;
+  bool result_exists = false;  // an earlier call has computed it: there is nothing to do
   // How it went. One that is not OK from the start is not run: it keeps its place for the reply.
   absl::Status status;
   ExecutionReport report;
 };
 
 // False when there is nothing to compute: the product was refused, or has failed, or its result is
-// empty.
+// empty or there already.
 bool NeedsDevice(const JobProduct& product);
 
 // What jobs ask for in total. Products that need no device count for nothing.
@@ -87,6 +93,7 @@ struct Job {
   std::string caller;  // whose turn it is counted as
   absl::Time deadline = absl::InfiniteFuture();
   std::shared_ptr<CancelToken> cancel;
+  std::optional<int> device;  // the only one that may run it; unset: any
 
   // Set by the engine.
   JobCost cost;

@@ -7,9 +7,19 @@
 #include "server/reason.h"
 
 namespace gemm {
+namespace {
+
+bool MayRun(const Job& job, int device) { return !job.device || *job.device == device; }
+
+}  // namespace
 
 JobQueue::Line& JobQueue::LineOf(const Job& job) {
   return job.cost.seconds <= limits_.small_job_seconds ? small_ : large_;
+}
+
+JobQueue::Line::iterator JobQueue::FirstFor(Line& line, int device) {
+  return std::find_if(line.begin(), line.end(),
+                      [device](const auto& entry) { return MayRun(*entry.second, device); });
 }
 
 absl::Status JobQueue::CheckRoom(const JobCost& cost) const {
@@ -32,9 +42,13 @@ absl::Status JobQueue::CheckRoom(const JobCost& cost) const {
 
 absl::Status JobQueue::Push(std::unique_ptr<Job>& job) {
   bool wake_small_lane = false;
+  const bool bound = job->device.has_value();
   {
     std::lock_guard lock(mutex_);
     if (closed_) return ErrorWithReason(Reason::kDraining, "the server is shutting down");
+    if (bound && lost_.contains(*job->device)) {
+      return ErrorWithReason(Reason::kDeviceLost, "the device that holds its matrices is lost");
+    }
     if (absl::Status room = CheckRoom(job->cost); !room.ok()) return room;
     waiting_.problems += job->cost.problems;
     waiting_.bytes += job->cost.bytes;
@@ -46,7 +60,12 @@ absl::Status JobQueue::Push(std::unique_ptr<Job>& job) {
     line.emplace(turn, std::move(job));
     wake_small_lane = &line == &small_ && small_lanes_waiting_ > 0;
   }
-  (wake_small_lane ? small_lane_wanted_ : any_lane_wanted_).notify_one();
+  if (bound) {  // the one that waits longest may be another device's
+    small_lane_wanted_.notify_all();
+    any_lane_wanted_.notify_all();
+  } else {
+    (wake_small_lane ? small_lane_wanted_ : any_lane_wanted_).notify_one();
+  }
   return absl::OkStatus();
 }
 
@@ -60,14 +79,21 @@ std::unique_ptr<Job> JobQueue::Take(Line& line, Line::iterator position) {
   return job;
 }
 
-std::vector<std::unique_ptr<Job>> JobQueue::PopBatch(LaneKind lane,
+std::vector<std::unique_ptr<Job>> JobQueue::PopBatch(LaneKind lane, int device,
                                                      absl::FunctionRef<bool()> leaves) {
   std::unique_lock lock(mutex_);
   const bool any = lane == LaneKind::kAny;
   if (any && small_.empty() && large_.empty()) last_end_.clear();  // no turns to share
+  auto small = small_.end();
+  auto large = large_.end();
+  const auto find = [&] {
+    small = FirstFor(small_, device);
+    if (any) large = FirstFor(large_, device);
+    return small != small_.end() || large != large_.end();
+  };
   small_lanes_waiting_ += !any;
   (any ? any_lane_wanted_ : small_lane_wanted_).wait(lock, [&] {
-    return closed_ || !small_.empty() || (any && !large_.empty()) || leaves();
+    return find() || closed_ || leaves();
   });
   small_lanes_waiting_ -= !any;
   if (leaves()) {  // the job that woke it is for another lane
@@ -77,17 +103,18 @@ std::vector<std::unique_ptr<Job>> JobQueue::PopBatch(LaneKind lane,
   }
 
   std::vector<std::unique_ptr<Job>> jobs;
-  if (any && !large_.empty() &&
-      (small_.empty() || large_.begin()->first <= small_.begin()->first)) {
-    now_ = std::max(now_, large_.begin()->first);
-    jobs.push_back(Take(large_, large_.begin()));
+  if (large != large_.end() && (small == small_.end() || large->first <= small->first)) {
+    now_ = std::max(now_, large->first);
+    jobs.push_back(Take(large_, large));
   } else {
     double seconds = 0;
-    while (!small_.empty()) {
-      seconds += small_.begin()->second->cost.seconds;
+    while (small != small_.end()) {
+      const auto next = small++;
+      if (!MayRun(*next->second, device)) continue;
+      seconds += next->second->cost.seconds;
       if (!jobs.empty() && seconds > limits_.batch_seconds) break;
-      now_ = std::max(now_, small_.begin()->first);
-      jobs.push_back(Take(small_, small_.begin()));
+      now_ = std::max(now_, next->first);
+      jobs.push_back(Take(small_, next));
     }
   }
   std::erase_if(last_end_, [this](const auto& entry) { return entry.second <= now_; });
@@ -122,6 +149,19 @@ void JobQueue::MoveUp(const std::string& caller, double after, double seconds) {
       line->insert(std::move(node));
     }
   }
+}
+
+std::vector<std::unique_ptr<Job>> JobQueue::Lose(int device) {
+  std::lock_guard lock(mutex_);
+  lost_.insert(device);
+  std::vector<std::unique_ptr<Job>> bound;
+  for (Line* line : {&small_, &large_}) {
+    for (auto position = line->begin(); position != line->end();) {
+      const auto entry = position++;
+      if (entry->second->device == device) bound.push_back(Take(*line, entry));
+    }
+  }
+  return bound;
 }
 
 void JobQueue::Close() {

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -26,6 +27,8 @@ namespace gemm {
 // if the caller was idle, in units of estimated device time. So each caller with work waiting gets
 // an equal share of the device however much it sends, and one caller's jobs stay in order. When a
 // lane for anything finds nothing to do, all start anew.
+//
+// A job that is bound to a device waits for a lane of it; jobs for other devices pass it by.
 class JobQueue {
  public:
   struct Limits {
@@ -41,22 +44,26 @@ class JobQueue {
   explicit JobQueue(const Limits& limits) : limits_(limits) {}
 
   // Takes the job, whose cost is known, when it returns OK and leaves it alone otherwise:
-  // UNAVAILABLE, QUEUE_FULL or DRAINING. A job larger than a limit is taken when nothing else
-  // waits.
+  // UNAVAILABLE, QUEUE_FULL or DRAINING; INTERNAL, DEVICE_LOST when it is bound to a device that is
+  // lost. A job larger than a limit is taken when nothing else waits.
   absl::Status Push(std::unique_ptr<Job>& job);
 
-  // Blocks until there is work for such a lane: small jobs up to the batch limit, or one large job
-  // (for kAny alone). Never waits for more to come. Empty once the queue is closed and holds
-  // nothing for the lane, or `leaves` says that the lane takes nothing any more: it is asked with
-  // the queue's lock held, when the lane comes, after each Push that wakes it and after WakeAll.
+  // Blocks until there is work for such a lane of such a device: small jobs up to the batch limit,
+  // or one large job (for kAny alone). Never waits for more to come. Empty once the queue is closed
+  // and holds nothing for the lane, or `leaves` says that the lane takes nothing any more: it is
+  // asked with the queue's lock held, when the lane comes, after each Push that wakes it and after
+  // WakeAll.
   std::vector<std::unique_ptr<Job>> PopBatch(
-      LaneKind lane, absl::FunctionRef<bool()> leaves = [] { return false; });
+      LaneKind lane, int device = 0, absl::FunctionRef<bool()> leaves = [] { return false; });
   // Has every lane that waits ask again whether it leaves.
   void WakeAll();
 
   // Takes a job out of the line; null if it is not there any more. What is still to come of its
   // time is not charged to its caller: the caller's later jobs move up.
   std::unique_ptr<Job> Remove(const CancelToken* cancel);
+
+  // Refuses jobs that are bound to this device from now on; returns those that wait.
+  std::vector<std::unique_ptr<Job>> Lose(int device);
 
   // Refuses what comes after; what waits is still handed out.
   void Close();
@@ -71,6 +78,7 @@ class JobQueue {
   // Each requires mutex_.
   absl::Status CheckRoom(const JobCost& cost) const;
   Line& LineOf(const Job& job);
+  static Line::iterator FirstFor(Line& line, int device);
   std::unique_ptr<Job> Take(Line& line, Line::iterator position);
   // A caller's jobs with a turn beyond `after`, and those that it has yet to send, come so much
   // earlier.
@@ -88,6 +96,7 @@ class JobQueue {
   double now_ = 0;                                    // the latest turn that has come
   std::unordered_map<std::string, double> last_end_;  // by caller, for those beyond now_
   JobCost waiting_;                                   // of all that wait
+  std::set<int> lost_;                                // devices
   bool closed_ = false;
 };
 

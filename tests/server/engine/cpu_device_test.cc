@@ -179,6 +179,79 @@ TEST(CpuDeviceTest, EachProductOfAJobHasItsPlaceAndItsStatus) {
   EXPECT_EQ(result(1), result(2));  // untouched
 }
 
+// A matrix of small integers on the device, and the same, dense, on the host.
+template <typename T>
+std::shared_ptr<DeviceMatrix> Resident(Device& device, MatrixSpec spec, std::vector<T>& values) {
+  std::mt19937 random(static_cast<unsigned>(spec.rows));
+  values.resize(static_cast<size_t>(spec.rows * spec.columns));
+  for (T& value : values) value = static_cast<T>(static_cast<int>(random() % 9) - 4);
+  std::shared_ptr<DeviceMatrix> matrix = *device.AllocateMatrix(spec);
+  std::memset(static_cast<void*>(matrix->data()), 0xff, MemoryBytes(spec));  // NaN
+  const auto* next = reinterpret_cast<const std::byte*>(values.data());
+  const auto source = [&next](std::byte* to, size_t bytes) {
+    std::memcpy(to, next, bytes);
+    next += bytes;
+  };
+  EXPECT_TRUE(device.WriteRows(*matrix, {0, 1}, source).ok());
+  EXPECT_TRUE(device.WriteRows(*matrix, {1, spec.rows}, source).ok());
+  return matrix;
+}
+
+TEST(CpuDeviceTest, RowsComeBackAsTheyWere) {
+  const auto device = OpenCpuDevice();
+  for (const int64_t columns : {1, 7, 256, 300, 1025}) {  // dense and padded
+    std::vector<float> values;
+    const auto matrix = Resident(*device, {DType::kF32, 20, columns}, values);
+    std::vector<float> back(static_cast<size_t>(5 * columns));
+    ASSERT_TRUE(device->ReadRows(*matrix, {9, 14}, reinterpret_cast<std::byte*>(back.data())).ok());
+    EXPECT_TRUE(std::equal(back.begin(), back.end(), values.begin() + 9 * columns)) << columns;
+  }
+}
+
+TEST(CpuDeviceTest, MultipliesMatricesThatAreThereAndLeavesTheResultThere) {
+  const auto device = OpenCpuDevice();
+  // op(A) is two matrices of 3 x 300, rows 2 to 7 of one; op(B) 300 x 310 transposed and broadcast;
+  // D two of 3 x 310.
+  std::vector<double> a;
+  std::vector<double> b;
+  const auto resident_a = Resident(*device, {DType::kF64, 10, 300}, a);
+  const auto resident_b = Resident(*device, {DType::kF64, 310, 300}, b);
+  Job job;
+  JobProduct& product = job.products.emplace_back();
+  product.problem = DenseProblem(DType::kF64, 3, 310, 300, 2);
+  product.problem.a.ld = resident_a->leading_dimension();
+  product.problem.a.batch_stride = 3 * product.problem.a.ld;
+  product.a = {2 * resident_a->pitch_bytes(), 6 * resident_a->pitch_bytes(), resident_a};
+  product.problem.b.transposed = true;
+  product.problem.b.ld = resident_b->leading_dimension();
+  product.problem.b.batch_stride = 0;
+  product.b = {0, 310 * resident_b->pitch_bytes(), resident_b};
+  std::vector<double> before;
+  product.result = Resident(*device, {DType::kF64, 6, 310}, before);
+  product.problem.d.ld = product.result->leading_dimension();
+  product.problem.d.batch_stride = 3 * product.problem.d.ld;
+  ASSERT_GT(product.problem.d.ld, 310);
+  for (const bool reads_c : {false, true}) {
+    product.problem.beta = reads_c ? 2 : 0;
+    std::vector<double> c;
+    const auto resident_c = Resident(*device, {DType::kF64, 6, 310}, c);
+    product.problem.c = product.problem.d;
+    product.c = {0, 6 * resident_c->pitch_bytes(), resident_c};
+    ASSERT_TRUE(RunOne(*device, job).ok());
+    std::vector<double> d(6 * 310);
+    ASSERT_TRUE(
+        device->ReadRows(*job.products[0].result, {0, 6}, reinterpret_cast<std::byte*>(d.data()))
+            .ok());
+    for (size_t i = 0; i < 6; ++i) {
+      for (size_t j = 0; j < 310; ++j) {
+        double want = reads_c ? 2 * c[i * 310 + j] : 0;
+        for (size_t l = 0; l < 300; ++l) want += a[(i + 2) * 300 + l] * b[j * 300 + l];
+        ASSERT_EQ(d[i * 310 + j], want) << i << " " << j;
+      }
+    }
+  }
+}
+
 TEST(CpuDeviceTest, RefusesWhatCblasCannotCount) {
   Problem p = DenseProblem(DType::kF32, 1, 1, int64_t{1} << 31);
   const auto device = OpenCpuDevice();

@@ -323,6 +323,61 @@ TEST_F(EngineTest, IdleLanesOfALostDeviceTakeNothingMore) {
   EXPECT_EQ(dying.runs(), failures);
 }
 
+TEST_F(EngineTest, ABoundJobRunsOnItsDevice) {
+  AddDevice();
+  PuppetDevice& second = AddDevice();
+  Start();
+  for (int i = 0; i < 20; ++i) {
+    auto job = MakeJob();
+    job->device = 1;
+    EXPECT_TRUE(Submit(std::move(job)).get().status.ok());
+  }
+  EXPECT_EQ(second.runs(), 20);
+}
+
+TEST_F(EngineTest, JobsBoundToALostDeviceFailAndOthersDoNot) {
+  PuppetDevice& dying = AddDevice();
+  AddDevice();
+  absl::Notification started;
+  absl::Notification go;
+  dying.on_run = [&](Job&) {
+    started.Notify();
+    go.WaitForNotification();
+    dying.Lose();
+    return ErrorWithReason(Reason::kDeviceFailed, "illegal address");
+  };
+  Start();
+  const auto bound = [this] {
+    auto job = MakeJob();
+    job->device = 0;
+    return job;
+  };
+  std::future<Outcome> fatal = Submit(bound());
+  started.WaitForNotification();
+  std::future<Outcome> waiting = Submit(bound());
+  go.Notify();
+  EXPECT_EQ(ReasonOf(fatal.get().status), Reason::kDeviceFailed);
+  EXPECT_EQ(ReasonOf(waiting.get().status), Reason::kDeviceLost);
+  EXPECT_EQ(ReasonOf(Submit(bound()).get().status), Reason::kDeviceLost);
+  EXPECT_TRUE(Submit(MakeJob()).get().status.ok());
+  EXPECT_EQ(observer_.lost, 1);
+}
+
+TEST_F(EngineTest, ACopyThatLosesTheDeviceIsToldToo) {
+  PuppetDevice& dying = AddDevice();
+  AddDevice();
+  dying.on_write = [&dying] {
+    dying.Lose();
+    return ErrorWithReason(Reason::kDeviceFailed, "illegal address");
+  };
+  Start();
+  const auto matrix = engine_->AllocateMatrix(0, {DType::kF32, 3, 4});
+  ASSERT_TRUE(matrix.ok());
+  EXPECT_FALSE(engine_->WriteRows(**matrix, {0, 1}, [](std::byte*, size_t) {}).ok());
+  EXPECT_EQ(observer_.lost, 1);
+  EXPECT_TRUE(Submit(MakeJob()).get().status.ok());
+}
+
 TEST_F(EngineTest, WithNoDeviceLeftEveryJobIsAnswered) {
   PuppetDevice& dying = AddDevice();
   dying.on_run = [&dying](Job&) {

@@ -122,7 +122,7 @@ TEST_F(JobQueueTest, ACallerWhoseJobsAllTimeOutKeepsItsTurn) {
 TEST_F(JobQueueTest, WhatACallerTookWhileNobodyWaitedIsForgotten) {
   Push(MakeJob(101, "first", 90'000));
   EXPECT_THAT(Pop(), ElementsAre(101));
-  EXPECT_THAT(queue_.PopBatch(LaneKind::kAny, [] { return true; }), IsEmpty());  // finds nothing
+  EXPECT_THAT(queue_.PopBatch(LaneKind::kAny, 0, [] { return true; }), IsEmpty());  // finds nothing
   for (int64_t m = 201; m <= 203; ++m) Push(MakeLarge(m, "second"));
   Push(MakeLarge(102, "first"));
   EXPECT_THAT(Pop(), ElementsAre(201));
@@ -132,7 +132,8 @@ TEST_F(JobQueueTest, WhatACallerTookWhileNobodyWaitedIsForgotten) {
 TEST_F(JobQueueTest, ALaneThatLeavesTakesNothingAndPassesTheJobOn) {
   std::atomic<bool> leave{false};
   std::thread leaver([&] {
-    EXPECT_THAT(Names(queue_.PopBatch(LaneKind::kSmall, [&] { return leave.load(); })), IsEmpty());
+    EXPECT_THAT(Names(queue_.PopBatch(LaneKind::kSmall, 0, [&] { return leave.load(); })),
+                IsEmpty());
   });
   std::thread other([&] { EXPECT_THAT(Pop(), ElementsAre(1)); });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));  // both wait
@@ -140,6 +141,57 @@ TEST_F(JobQueueTest, ALaneThatLeavesTakesNothingAndPassesTheJobOn) {
   Push(MakeJob(1));  // wakes the small lane
   other.join();
   leaver.join();
+}
+
+TEST_F(JobQueueTest, ABoundJobWaitsForItsDeviceAndOthersPassItBy) {
+  const auto bound = [](std::unique_ptr<Job> job, int device) {
+    job->device = device;
+    return job;
+  };
+  Push(bound(MakeLarge(101, "first"), 1));
+  Push(bound(MakeJob(1, "first"), 1));
+  Push(MakeJob(2, "second"));
+  Push(bound(MakeJob(3, "second"), 0));
+  Push(MakeLarge(102, "third"));
+  Push(bound(MakeJob(4, "third"), 1));
+  const auto pop = [&](LaneKind lane, int device) { return Names(queue_.PopBatch(lane, device)); };
+  EXPECT_THAT(pop(LaneKind::kAny, 0), ElementsAre(102));
+  EXPECT_THAT(pop(LaneKind::kAny, 0), ElementsAre(2, 3));
+  EXPECT_THAT(pop(LaneKind::kSmall, 1), ElementsAre(1, 4));
+  EXPECT_THAT(pop(LaneKind::kAny, 1), ElementsAre(101));
+}
+
+TEST_F(JobQueueTest, ABoundJobWakesALaneOfItsDevice) {
+  std::vector<std::thread> others;
+  for (int i = 0; i < 3; ++i) {
+    others.emplace_back([&] { queue_.PopBatch(LaneKind::kAny, /*device=*/0); });
+  }
+  std::thread lane(
+      [&] { EXPECT_THAT(Names(queue_.PopBatch(LaneKind::kAny, /*device=*/1)), ElementsAre(7)); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // all wait
+  auto job = MakeJob(7);
+  job->device = 1;
+  Push(std::move(job));
+  lane.join();
+  queue_.Close();
+  for (std::thread& other : others) other.join();
+}
+
+TEST_F(JobQueueTest, ALostDeviceGivesItsJobsBackAndGetsNoMore) {
+  const auto bound = [this](int64_t m, int device) {
+    auto job = MakeJob(m);
+    job->device = device;
+    return job;
+  };
+  Push(bound(1, 0));
+  Push(bound(2, 1));
+  Push(MakeJob(3));
+  EXPECT_THAT(Names(queue_.Lose(1)), ElementsAre(2));
+  auto late = bound(4, 1);
+  EXPECT_EQ(ReasonOf(queue_.Push(late)), Reason::kDeviceLost);
+  EXPECT_NE(late, nullptr);
+  EXPECT_THAT(Names(queue_.PopBatch(LaneKind::kAny, 0)), ElementsAre(1, 3));
+  EXPECT_EQ(queue_.problems(), 0u);
 }
 
 TEST_F(JobQueueTest, BoundsProblems) {
