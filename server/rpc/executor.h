@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
 
 namespace gemm {
 
@@ -27,6 +28,11 @@ class Executor {
 
   void Post(Task task);
 
+  // Calls part(0) to part(parts - 1), each once, on this thread and on as many of the executor's as
+  // have nothing to do just now; returns when all are done. Never waits for a busy thread, so it
+  // may be called from a task.
+  void RunInParts(int parts, absl::FunctionRef<void(int)> part);
+
  private:
   void Work();
 
@@ -34,6 +40,7 @@ class Executor {
   // State below is protected by mutex_.
   std::condition_variable posted_;
   std::deque<Task> tasks_;
+  int idle_ = 0;  // threads that wait for a task
   bool stopping_ = false;
 
   std::vector<std::thread> threads_;

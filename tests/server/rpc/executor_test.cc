@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <thread>
+#include <vector>
+
+#include "absl/time/clock.h"
 
 namespace gemm {
 namespace {
@@ -30,6 +34,37 @@ TEST(ExecutorTest, RunsWhatTasksPostBeforeItEnds) {
     while (count < 100) std::this_thread::yield();
   }
   EXPECT_EQ(count, 100);
+}
+
+TEST(ExecutorTest, RunsEachPartOnce) {
+  Executor executor(3);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<int> times(1 + round % 9);
+    executor.RunInParts(static_cast<int>(times.size()), [&times](int i) { ++times[i]; });
+    EXPECT_EQ(times, std::vector<int>(times.size(), 1));
+  }
+}
+
+TEST(ExecutorTest, RunsPartsOnThreadsThatHaveNothingToDo) {
+  Executor executor(2);
+  absl::SleepFor(absl::Milliseconds(50));  // until they wait
+  std::atomic<int> running{0};
+  executor.RunInParts(3, [&running](int) {
+    ++running;
+    while (running < 3) std::this_thread::yield();  // for ever, unless they run at the same time
+  });
+  EXPECT_EQ(running, 3);
+}
+
+TEST(ExecutorTest, RunsPartsAloneWhileItsThreadsAreBusy) {
+  std::atomic<bool> done{false};
+  Executor executor(1);
+  executor.Post([&] {
+    const std::thread::id thread = std::this_thread::get_id();
+    executor.RunInParts(4, [&thread](int) { EXPECT_EQ(std::this_thread::get_id(), thread); });
+    done = true;
+  });
+  while (!done) std::this_thread::yield();
 }
 
 }  // namespace
