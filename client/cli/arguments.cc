@@ -48,7 +48,8 @@ still; this finds how long callers wait. Several values are measured one after a
 tried once, whatever --retries says.
 
 Shapes are MxNxK, then /f64 for float64 and /ta or /tb for an operand that is stored transposed,
-then :WEIGHT. The server's product of each is checked before it is measured.
+then :WEIGHT. The server's product of each is checked before it is measured. With --batch every
+product of a call has operands of its own, and one that fails is an error of its own.
 
 An --slo is a list of bounds that every load point must keep: p50, p99 or any other percentile, max,
 and errors, a number or a percentage of all calls, unsent ones included.
@@ -56,6 +57,7 @@ and errors, a number or a percentage of all calls, unsent ones included.
 Examples:
   gemmctl perf                                           # one caller, 1024x1024x1024
   gemmctl perf --shapes 64x64x64 --concurrency 1,4,16,64 --channels 4
+  gemmctl perf --shapes 64x64x64 --batch 32 --concurrency 16 --channels 4
   gemmctl perf --shapes 64x64x64:8,1024x1024x1024/tb:1 --rate 500,1000,2000 --duration 30s
   gemmctl perf --shapes 256x256x256/f64 --rate 1000 --slo p99=5ms,errors=0.1% --json)";
 
@@ -172,6 +174,11 @@ void DeclarePerf(CLI::App& command, PerfCommand& perf) {
   AddParsed(command, "--rate", "R,...", "", "calls a second, at random times",
             [&perf](const std::string& text) { return Take(ParseRates(text), perf.points); })
       ->excludes(concurrency);
+  command
+      .add_option("--batch", perf.batch,
+                  "products a call, each of a shape of its own; without it a call is one Multiply")
+      ->type_name("N")
+      ->check(CLI::Range(1, 4096, "1..4096"));
   command.add_option("--channels", perf.channels, "connections to share them out among")
       ->type_name("N")
       ->check(CLI::Range(1, 1000, "1..1000"))

@@ -32,6 +32,7 @@ struct MultiplyCommand {
 struct PerfCommand {
   ShapeMix mix;
   std::vector<LoadPoint> points;  // at least one, all of a kind
+  int batch = 0;                  // 0: single products
   int channels = 1;
   int outstanding = 256;
   absl::Duration duration = absl::Seconds(5);

@@ -1,5 +1,7 @@
 #include <signal.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -48,17 +50,52 @@ absl::Status AskServer(const Client& client, PerfSetting& setting) {
   return absl::OkStatus();
 }
 
+// Calls as the load will, with every product of one shape, and checks what comes back.
+absl::Status CheckShape(const Client& client, const Workload& workload, size_t shape, int batch) {
+  const int products = std::max(batch, 1);
+  const int64_t d_bytes = workload.mix().shapes()[shape].d_bytes();
+  const auto d = std::make_unique<std::byte[]>(products * d_bytes);
+  std::vector<AnyMultiplyArgs> args;
+  args.reserve(products);
+  for (int i = 0; i < products; ++i) {
+    args.push_back(workload.Args(shape, i, d.get() + i * d_bytes));
+  }
+  if (batch == 0) {
+    const auto multiply = [&client](const auto& one) { return client.Multiply(one).status(); };
+    if (absl::Status status = std::visit(multiply, args[0]); !status.ok()) return status;
+  } else {
+    const absl::StatusOr<MultiplyBatchReport> report = client.MultiplyBatch(args);
+    if (!report.ok()) return report.status();
+    for (const auto& product : report->products) {
+      if (!product.ok()) return product.status();
+    }
+  }
+  for (int i = 0; i < products; ++i) {
+    absl::Status status = workload.Check(shape, i, d.get() + i * d_bytes);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 // A server that computes something else is not worth measuring.
 absl::Status CheckShapes(const Client& client, const Workload& workload, PerfSetting& setting) {
-  const auto d = std::make_unique<std::byte[]>(workload.largest_d_bytes());
-  for (size_t i = 0; i < workload.mix().shapes().size(); ++i) {
-    const absl::StatusOr<MultiplyReport> report =
-        std::visit([&client](const auto& args) { return client.Multiply(args); },
-                   workload.Args(i, /*copy=*/0, d.get()));
-    if (!report.ok()) return report.status();
-    ++setting.check_calls;
-    absl::Status status = workload.Check(i, /*copy=*/0, d.get());
+  for (size_t i = 0; i < setting.shapes.size(); ++i) {
+    absl::Status status = CheckShape(client, workload, i, setting.load.batch);
     if (!status.ok()) return status;
+    ++setting.check_calls;
+  }
+  return absl::OkStatus();
+}
+
+// Before memory is taken for it.
+absl::Status CheckBatchSize(const PerfCommand& command) {
+  for (const MixShape& shape : command.mix.shapes()) {
+    const int64_t bytes = std::max(command.batch, 1) * (shape.payload_bytes() - shape.d_bytes());
+    if (bytes > INT32_MAX) {
+      return absl::InvalidArgumentError(absl::StrCat("the operands of a call with ", shape.name(),
+                                                     " would be ", bytes,
+                                                     " bytes, more than any message can hold"));
+    }
   }
   return absl::OkStatus();
 }
@@ -133,7 +170,11 @@ ExitCode Judge(const std::vector<PerfPoint>& points) {
 ExitCode RunPerf(const ClientOptions& options, const PerfCommand& command, bool json) {
   const absl::StatusOr<Client> client = Client::Connect(options);
   if (!client.ok()) return FailInput(client.status(), json);
+  if (const absl::Status status = CheckBatchSize(command); !status.ok()) {
+    return FailInput(status, json);
+  }
   PerfSetting setting{.load = {.client = options,
+                               .batch = command.batch,
                                .channels = command.channels,
                                .outstanding = command.outstanding,
                                .seed = command.seed},
@@ -143,7 +184,7 @@ ExitCode RunPerf(const ClientOptions& options, const PerfCommand& command, bool 
   if (const absl::Status status = AskServer(*client, setting); !status.ok()) {
     return FailCall(*client, options, status, json);
   }
-  const Workload workload(command.mix, /*copies=*/1, command.seed);
+  const Workload workload(command.mix, /*copies=*/std::max(command.batch, 1), command.seed);
   if (const absl::Status status = CheckShapes(*client, workload, setting); !status.ok()) {
     return FailCall(*client, options, status, json);
   }
@@ -153,13 +194,13 @@ ExitCode RunPerf(const ClientOptions& options, const PerfCommand& command, bool 
   CatchSignals();
   if (!json) {
     PrintHeader(setting);
-    PrintRowTitles(command.points[0]);
+    PrintRowTitles(setting, command.points[0]);
   }
   std::vector<PerfPoint> points;
   PointRun run(**load, setting, command);
   for (size_t i = 0; i < command.points.size() && caught_signal == 0; ++i) {
     points.push_back(run.Run(i));
-    if (!json) PrintRow(points.back());
+    if (!json) PrintRow(setting, points.back());
     if (const absl::Status status = (*load)->CheckResults(); !status.ok()) {
       return FailCall(*client, options, status, json);
     }

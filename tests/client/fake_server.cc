@@ -80,6 +80,25 @@ grpc::Status Compute(const v1::MultiplyRequest& request, std::string& d) {
   return grpc::Status::OK;
 }
 
+grpc::Status Compute(const v1::MultiplyRequest& request, std::string& d) {
+  return request.product().data_type() == v1::DATA_TYPE_F32 ? Compute<float>(request, d)
+                                                            : Compute<double>(request, d);
+}
+
+void Fill(v1::ExecutionReport& report) {
+  report.set_kernel("fake_f32_1x1x1");
+  report.set_device("fake");
+  report.set_device_index(3);
+  report.set_batch_problems(2);
+  report.set_admit_ns(1);
+  report.set_receive_ns(2);
+  report.set_decode_ns(3);
+  report.set_queue_ns(4);
+  report.set_copy_in_ns(5);
+  report.set_compute_ns(6);
+  report.set_copy_out_ns(7);
+}
+
 std::string MetadataValue(const grpc::ServerContext& context, const char* key) {
   const auto found = context.client_metadata().find(key);
   if (found == context.client_metadata().end()) return {};
@@ -107,6 +126,11 @@ void FakeServer::EditReplies(std::function<void(v1::MultiplyReply&)> edit) {
   edit_ = std::move(edit);
 }
 
+void FakeServer::EditBatchReplies(std::function<void(v1::MultiplyBatchReply&)> edit) {
+  absl::MutexLock lock(&mutex_);
+  edit_batch_ = std::move(edit);
+}
+
 void FakeServer::SetHealth(bool serving) {
   server_->GetHealthCheckService()->SetServingStatus(serving);
 }
@@ -119,6 +143,11 @@ int FakeServer::calls() const {
 v1::MultiplyRequest FakeServer::last_request() const {
   absl::MutexLock lock(&mutex_);
   return last_request_;
+}
+
+v1::MultiplyBatchRequest FakeServer::last_batch_request() const {
+  absl::MutexLock lock(&mutex_);
+  return last_batch_request_;
 }
 
 std::string FakeServer::last_announced_bytes() const {
@@ -145,25 +174,29 @@ grpc::Status FakeServer::Record(const grpc::ServerContext& context) {
 grpc::Status FakeServer::Multiply(grpc::ServerContext* context, const v1::MultiplyRequest* request,
                                   v1::MultiplyReply* reply) {
   if (grpc::Status status = Record(*context); !status.ok()) return status;
-  grpc::Status status = request->product().data_type() == v1::DATA_TYPE_F32
-                            ? Compute<float>(*request, *reply->add_payloads())
-                            : Compute<double>(*request, *reply->add_payloads());
-  v1::ExecutionReport& report = *reply->mutable_report();
-  report.set_kernel("fake_f32_1x1x1");
-  report.set_device("fake");
-  report.set_device_index(3);
-  report.set_batch_problems(2);
-  report.set_admit_ns(1);
-  report.set_receive_ns(2);
-  report.set_decode_ns(3);
-  report.set_queue_ns(4);
-  report.set_copy_in_ns(5);
-  report.set_compute_ns(6);
-  report.set_copy_out_ns(7);
+  grpc::Status status = Compute(*request, *reply->add_payloads());
+  Fill(*reply->mutable_report());
   absl::MutexLock lock(&mutex_);
   last_request_ = *request;
   if (edit_) edit_(*reply);
   return status;
+}
+
+grpc::Status FakeServer::MultiplyBatch(grpc::ServerContext* context,
+                                       const v1::MultiplyBatchRequest* request,
+                                       v1::MultiplyBatchReply* reply) {
+  if (grpc::Status status = Record(*context); !status.ok()) return status;
+  v1::MultiplyRequest single;
+  *single.mutable_payloads() = request->payloads();
+  for (const v1::Product& product : request->products()) {
+    *single.mutable_product() = product;
+    if (grpc::Status status = Compute(single, *reply->add_payloads()); !status.ok()) return status;
+    Fill(*reply->add_results()->mutable_report());
+  }
+  absl::MutexLock lock(&mutex_);
+  last_batch_request_ = *request;
+  if (edit_batch_) edit_batch_(*reply);
+  return grpc::Status::OK;
 }
 
 grpc::Status FakeServer::Explain(grpc::ServerContext* context, const v1::ExplainRequest* request,

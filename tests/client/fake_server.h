@@ -31,16 +31,20 @@ class FakeServer final : public v1::GemmService::Service {
   void FailNext(std::vector<grpc::Status> statuses);
   // Changes every reply to Multiply.
   void EditReplies(std::function<void(v1::MultiplyReply&)> edit);
+  void EditBatchReplies(std::function<void(v1::MultiplyBatchReply&)> edit);
   void SetHealth(bool serving);
 
   int calls() const;
   v1::MultiplyRequest last_request() const;
+  v1::MultiplyBatchRequest last_batch_request() const;
   std::string last_announced_bytes() const;  // metadata gemmd-request-bytes
   std::string last_user_agent() const;
 
  private:
   grpc::Status Multiply(grpc::ServerContext* context, const v1::MultiplyRequest* request,
                         v1::MultiplyReply* reply) override;
+  grpc::Status MultiplyBatch(grpc::ServerContext* context, const v1::MultiplyBatchRequest* request,
+                             v1::MultiplyBatchReply* reply) override;
   grpc::Status Explain(grpc::ServerContext* context, const v1::ExplainRequest* request,
                        v1::ExplainReply* reply) override;
   grpc::Status GetServerInfo(grpc::ServerContext* context, const v1::GetServerInfoRequest* request,
@@ -54,8 +58,10 @@ class FakeServer final : public v1::GemmService::Service {
   mutable absl::Mutex mutex_;
   std::vector<grpc::Status> failures_ ABSL_GUARDED_BY(mutex_);
   std::function<void(v1::MultiplyReply&)> edit_ ABSL_GUARDED_BY(mutex_);
+  std::function<void(v1::MultiplyBatchReply&)> edit_batch_ ABSL_GUARDED_BY(mutex_);
   int calls_ ABSL_GUARDED_BY(mutex_) = 0;
   v1::MultiplyRequest last_request_ ABSL_GUARDED_BY(mutex_);
+  v1::MultiplyBatchRequest last_batch_request_ ABSL_GUARDED_BY(mutex_);
   std::string last_announced_bytes_ ABSL_GUARDED_BY(mutex_);
   std::string last_user_agent_ ABSL_GUARDED_BY(mutex_);
 };

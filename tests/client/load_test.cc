@@ -39,7 +39,7 @@ class LoadTest : public ::testing::Test {
   }
 
   FakeServer server_;
-  const Workload workload_{Small(), 1, 1};
+  const Workload workload_{Small(), /*copies=*/5, 1};
 };
 
 TEST_F(LoadTest, ClosedLoop) {
@@ -81,6 +81,35 @@ TEST_F(LoadTest, WrongResultsAreFound) {
   server_.EditReplies([](v1::MultiplyReply& reply) { reply.mutable_payloads(0)->back() ^= 1; });
   load->Run({.callers = 3}, absl::Milliseconds(100), 1, GoOn);
   EXPECT_TRUE(absl::IsDataLoss(load->CheckResults()));
+}
+
+TEST_F(LoadTest, Batches) {
+  const auto load = LoadOn(server_.address(), {.batch = 5});
+  const Tally tally = load->Run({.callers = 3}, absl::Milliseconds(200), 1, GoOn);
+  EXPECT_GT(tally.calls(), 5);
+  EXPECT_EQ(tally.calls(), server_.calls());
+  EXPECT_EQ(tally.products(), 5 * tally.calls());
+  EXPECT_EQ(tally.failures(), 0);
+  EXPECT_NEAR(tally.mean_phase_seconds(5), 6e-9, 1e-12);
+  EXPECT_TRUE(load->CheckResults().ok());
+  const v1::MultiplyBatchRequest request = server_.last_batch_request();
+  EXPECT_EQ(request.payloads_size(), 2 * request.products_size());  // nothing is shared
+}
+
+TEST_F(LoadTest, ProductsOfABatchFailAlone) {
+  server_.EditBatchReplies([](v1::MultiplyBatchReply& reply) {
+    reply.mutable_results(0)->mutable_error()->set_code(8);
+    reply.mutable_results(3)->mutable_error()->set_code(14);
+    reply.mutable_payloads(0)->clear();
+    reply.mutable_payloads(3)->clear();
+  });
+  const auto load = LoadOn(server_.address(), {.batch = 5});
+  const Tally tally = load->Run({.rate = 100}, absl::Milliseconds(200), 1, GoOn);
+  ASSERT_GT(tally.calls(), 0);
+  EXPECT_EQ(tally.products(), 3 * tally.calls());
+  EXPECT_THAT(tally.errors(), ElementsAre(Pair(absl::StatusCode::kResourceExhausted, tally.calls()),
+                                          Pair(absl::StatusCode::kUnavailable, tally.calls())));
+  EXPECT_NEAR(tally.mean_phase_seconds(5), 6e-9, 1e-12);
 }
 
 // All that is due while the server does not answer is either late or unsent.

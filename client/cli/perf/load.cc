@@ -24,16 +24,20 @@ using Time = Clock::time_point;
 // How often those who wait look whether they should stop.
 constexpr auto kGlance = std::chrono::milliseconds(50);
 
-// Of all the results that a run leaves behind.
-constexpr int kResultsToCheck = 8;
+// Of all the slots whose results a run leaves behind.
+constexpr int kSlotsToCheck = 8;
 
 }  // namespace
 
 // One connection and those who call over it.
 class Load::Channel {
  public:
-  Channel(Client client, const Workload& workload)
-      : workload_(workload), client_(std::make_unique<Client>(std::move(client))) {}
+  // batch: as in LoadSettings.
+  Channel(Client client, const Workload& workload, int batch)
+      : workload_(workload),
+        batch_(batch),
+        products_(std::max(batch, 1)),
+        client_(std::make_unique<Client>(std::move(client))) {}
 
   // A run: first one of these, then Cancel any number of times, then Finish when it is idle().
   void BeginClosed(int callers, Time end, Random seeds);
@@ -49,17 +53,17 @@ class Load::Channel {
   int64_t failed() const { return failed_.load(std::memory_order_relaxed); }
   Time last_end() const { return last_end_; }  // of a call, after Finish
 
-  absl::Status CheckResults(int results) const;
+  absl::Status CheckResults(int slots) const;
 
  private:
   // Room for one call.
   struct Slot {
     explicit Slot(uint64_t seed) : random(seed, 0) {}
 
-    Random random;  // of a closed loop's caller
-    std::unique_ptr<std::byte[]> d;
-    size_t shape = 0;
-    bool holds_result = false;
+    Random random;                   // of a closed loop's caller
+    std::unique_ptr<std::byte[]> d;  // room for the largest one, once for each product
+    std::vector<size_t> shapes;      // of each product
+    std::vector<bool> right;         // whether its D is there
     Time due;
     Time sent;
 
@@ -72,10 +76,19 @@ class Load::Channel {
   void CallAgain(Slot& slot);
   void SendArrivals(double rate, Time start, Random seeds);
   Slot* TakeSlot();
-  void Send(Slot& slot, size_t shape, Time due);
-  void OnDone(Slot& slot, const absl::StatusOr<MultiplyReport>& report);
+  void Send(Slot& slot, Random& shapes, Time due);
+  PendingCall BeginCall(Slot& slot);
+  std::byte* ResultOf(const Slot& slot, int product) const {
+    return slot.d.get() + product * workload_.largest_d_bytes();
+  }
+  void OnAnswer(Slot& slot, const MultiplyReport& report);
+  void OnAnswer(Slot& slot, const MultiplyBatchReport& report);
+  template <typename Report>
+  void OnDone(Slot& slot, const absl::StatusOr<Report>& report);
 
   const Workload& workload_;
+  const int batch_;
+  const int products_;  // of a call
 
   // Constant during a run.
   bool closed_ = false;
@@ -128,7 +141,7 @@ void Load::Channel::BeginClosed(int callers, Time end, Random seeds) {
 void Load::Channel::CallAgain(Slot& slot) {
   const Time now = Clock::now();
   if (now < end_ && !stopping_) {
-    Send(slot, workload_.mix().Pick(slot.random), now);
+    Send(slot, slot.random, now);
     return;
   }
   absl::MutexLock lock(&mutex_);
@@ -153,7 +166,7 @@ void Load::Channel::SendArrivals(double rate, Time start, Random seeds) {
     if (stopping_) break;
     Slot* const slot = TakeSlot();
     if (slot == nullptr) break;
-    Send(*slot, workload_.mix().Pick(shapes), due);
+    Send(*slot, shapes, due);
   }
   int64_t unsent = 0;
   const Time until = stopping_ ? std::min(end_, stopped_at_) : end_;
@@ -180,12 +193,13 @@ Load::Channel::Slot* Load::Channel::TakeSlot() {
   return slot;
 }
 
-void Load::Channel::Send(Slot& slot, size_t shape, Time due) {
+void Load::Channel::Send(Slot& slot, Random& shapes, Time due) {
   if (slot.d == nullptr) {
-    slot.d = std::make_unique_for_overwrite<std::byte[]>(workload_.largest_d_bytes());
+    slot.d = std::make_unique_for_overwrite<std::byte[]>(products_ * workload_.largest_d_bytes());
+    slot.shapes.resize(products_);
   }
-  slot.shape = shape;
-  slot.holds_result = false;
+  for (size_t& shape : slot.shapes) shape = workload_.mix().Pick(shapes);
+  slot.right.assign(products_, false);
   slot.due = due;
   slot.sent = Clock::now();
   uint64_t call = 0;
@@ -193,24 +207,53 @@ void Load::Channel::Send(Slot& slot, size_t shape, Time due) {
     absl::MutexLock lock(&slot.mutex);
     call = ++slot.calls;
   }
-  PendingCall pending = std::visit(
-      [&](const auto& args) {
-        return client_->MultiplyAsync(
-            args,
-            [this, &slot](const absl::StatusOr<MultiplyReport>& report) { OnDone(slot, report); });
-      },
-      workload_.Args(shape, /*copy=*/0, slot.d.get()));
+  PendingCall pending = BeginCall(slot);
   absl::MutexLock lock(&slot.mutex);
   if (slot.calls == call) slot.pending = std::move(pending);  // else the next has begun already
 }
 
-void Load::Channel::OnDone(Slot& slot, const absl::StatusOr<MultiplyReport>& report) {
+PendingCall Load::Channel::BeginCall(Slot& slot) {
+  const auto done = [this, &slot](const auto& report) { OnDone(slot, report); };
+  if (batch_ == 0) {
+    return std::visit([&](const auto& args) { return client_->MultiplyAsync(args, done); },
+                      workload_.Args(slot.shapes[0], /*copy=*/0, ResultOf(slot, 0)));
+  }
+  std::vector<AnyMultiplyArgs> args;
+  args.reserve(products_);
+  for (int i = 0; i < products_; ++i) {
+    args.push_back(workload_.Args(slot.shapes[i], i, ResultOf(slot, i)));
+  }
+  return client_->MultiplyBatchAsync(args, done);
+}
+
+void Load::Channel::OnAnswer(Slot& slot, const MultiplyReport& report) {
+  tally_.AddProduct(workload_.mix().shapes()[slot.shapes[0]], report, 1.0);
+  slot.right[0] = true;
+}
+
+void Load::Channel::OnAnswer(Slot& slot, const MultiplyBatchReport& report) {
+  const auto right = std::count_if(report.products.begin(), report.products.end(),
+                                   [](const auto& product) { return product.ok(); });
+  for (int i = 0; i < products_; ++i) {
+    const absl::StatusOr<MultiplyReport>& product = report.products[i];
+    if (!product.ok()) {
+      tally_.AddError(product.status().code());
+      failed_.fetch_add(1, std::memory_order_relaxed);
+      continue;
+    }
+    tally_.AddProduct(workload_.mix().shapes()[slot.shapes[i]], *product,
+                      1.0 / static_cast<double>(right));
+    slot.right[i] = true;
+  }
+}
+
+template <typename Report>
+void Load::Channel::OnDone(Slot& slot, const absl::StatusOr<Report>& report) {
   const Time now = Clock::now();
   last_end_ = now;
   if (report.ok()) {
     tally_.AddCall(now - slot.due, slot.sent - slot.due);
-    tally_.AddProduct(workload_.mix().shapes()[slot.shape], *report, 1.0);
-    slot.holds_result = true;
+    OnAnswer(slot, *report);
     answered_.fetch_add(1, std::memory_order_relaxed);
   } else if (!stopping_ || !absl::IsCancelled(report.status())) {
     tally_.AddError(report.status().code());
@@ -246,11 +289,13 @@ Tally Load::Channel::Finish() {
   return tally_;
 }
 
-absl::Status Load::Channel::CheckResults(int results) const {
+absl::Status Load::Channel::CheckResults(int slots) const {
   for (const auto& slot : slots_) {
-    if (!slot->holds_result) continue;
-    if (results-- == 0) break;
-    absl::Status status = workload_.Check(slot->shape, /*copy=*/0, slot->d.get());
+    const auto right = std::find(slot->right.begin(), slot->right.end(), true);
+    if (right == slot->right.end()) continue;
+    if (slots-- == 0) break;
+    const int product = static_cast<int>(right - slot->right.begin());
+    absl::Status status = workload_.Check(slot->shapes[product], product, ResultOf(*slot, product));
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
@@ -269,7 +314,8 @@ absl::StatusOr<std::unique_ptr<Load>> Load::Create(const LoadSettings& settings,
   for (int i = 0; i < settings.channels; ++i) {
     absl::StatusOr<Client> client = Client::Connect(options);
     if (!client.ok()) return client.status();
-    load->channels_.push_back(std::make_unique<Channel>(*std::move(client), workload));
+    load->channels_.push_back(
+        std::make_unique<Channel>(*std::move(client), workload, settings.batch));
   }
   return load;
 }
@@ -319,7 +365,7 @@ Tally Load::Run(const LoadPoint& point, absl::Duration duration, uint64_t stream
 absl::Status Load::CheckResults() const {
   const auto channels = static_cast<int>(channels_.size());
   for (const auto& channel : channels_) {
-    absl::Status status = channel->CheckResults(std::max(kResultsToCheck / channels, 1));
+    absl::Status status = channel->CheckResults(std::max(kSlotsToCheck / channels, 1));
     if (!status.ok()) return status;
   }
   return absl::OkStatus();

@@ -19,6 +19,7 @@ namespace gemm::cli {
 
 struct LoadSettings {
   ClientOptions client;
+  int batch = 0;          // products of a MultiplyBatch call; 0 is one product a Multiply call
   int channels = 1;       // connections, among which callers or arrivals are shared out
   int outstanding = 256;  // calls of an open loop that may be under way at once, in all
   uint64_t seed = 1;
@@ -35,7 +36,8 @@ struct LoadProgress {
 // stands still is seen by all who would have called meanwhile.
 class Load {
  public:
-  // `workload` must outlive this. Connects, without waiting.
+  // `workload` must outlive this and have a copy for each product of a call. Connects, without
+  // waiting.
   static absl::StatusOr<std::unique_ptr<Load>> Create(const LoadSettings& settings,
                                                       const Workload& workload);
   ~Load();

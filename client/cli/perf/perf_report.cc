@@ -103,6 +103,7 @@ void PrintHeader(const PerfSetting& setting) {
   absl::PrintF("  load      %s a point after %s of warm-up, timeout %s, seed %d\n",
                absl::FormatDuration(setting.duration), absl::FormatDuration(setting.warmup),
                absl::FormatDuration(load.client.timeout), load.seed);
+  if (load.batch > 0) absl::PrintF("  batch     %d products a call\n", load.batch);
   double weights = 0;
   for (const MixShape& shape : setting.shapes) weights += shape.weight;
   for (size_t i = 0; i < setting.shapes.size(); ++i) {
@@ -113,17 +114,19 @@ void PrintHeader(const PerfSetting& setting) {
   }
 }
 
-void PrintRowTitles(const LoadPoint& point) {
-  absl::PrintF("\n%8s %10s %8s %8s", point.open() ? "rate" : "callers", "calls/s", "GB/s",
-               "TFLOP/s");
+void PrintRowTitles(const PerfSetting& setting, const LoadPoint& point) {
+  absl::PrintF("\n%8s %10s", point.open() ? "rate" : "callers", "calls/s");
+  if (setting.load.batch > 0) absl::PrintF(" %10s", "products/s");
+  absl::PrintF(" %8s %8s", "GB/s", "TFLOP/s");
   for (const auto& [name, percent] : kPercentiles) absl::PrintF(" %9s", name);
   absl::PrintF("  errors (times in ms)\n");
 }
 
-void PrintRow(const PerfPoint& point) {
+void PrintRow(const PerfSetting& setting, const PerfPoint& point) {
   const Tally& tally = point.tally;
-  absl::PrintF("%8s %10.1f %8.3f %8.4f", LoadOf(point.point), tally.calls_per_second(),
-               tally.gigabytes_per_second(), tally.teraflops());
+  absl::PrintF("%8s %10.1f", LoadOf(point.point), tally.calls_per_second());
+  if (setting.load.batch > 0) absl::PrintF(" %10.0f", tally.products_per_second());
+  absl::PrintF(" %8.3f %8.4f", tally.gigabytes_per_second(), tally.teraflops());
   for (const auto& [name, percent] : kPercentiles) {
     absl::PrintF(" %9.3f", Seconds(tally.latency().Percentile(percent)) * 1e3);
   }
@@ -162,6 +165,7 @@ nlohmann::json PerfJson(const PerfSetting& setting, const std::vector<PerfPoint>
       {"load",
        {{"duration_seconds", absl::ToDoubleSeconds(setting.duration)},
         {"warmup_seconds", absl::ToDoubleSeconds(setting.warmup)},
+        {"batch", load.batch},
         {"outstanding", load.outstanding},
         {"seed", load.seed}}},
       {"check_calls", setting.check_calls},

@@ -40,8 +40,8 @@ struct PerfPoint {
 std::string LinkOf(const std::string& address);
 
 void PrintHeader(const PerfSetting& setting);
-void PrintRowTitles(const LoadPoint& point);
-void PrintRow(const PerfPoint& point);
+void PrintRowTitles(const PerfSetting& setting, const LoadPoint& point);
+void PrintRow(const PerfSetting& setting, const PerfPoint& point);
 void PrintSplit(const std::vector<PerfPoint>& points);
 
 nlohmann::json PerfJson(const PerfSetting& setting, const std::vector<PerfPoint>& points);

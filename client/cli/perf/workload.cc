@@ -28,6 +28,7 @@ Wider<T> Tolerance(int64_t k) {
 Workload::Workload(ShapeMix mix, int copies, uint64_t seed) : mix_(std::move(mix)) {
   for (size_t i = 0; i < mix_.shapes().size(); ++i) {
     const MixShape& shape = mix_.shapes()[i];
+    largest_d_bytes_ = std::max(largest_d_bytes_, shape.d_bytes());
     Random random(seed, i);
     std::vector<AnyOperands>& products = operands_.emplace_back();
     for (int copy = 0; copy < copies; ++copy) {
@@ -49,12 +50,6 @@ Workload::Operands<T> Workload::Draw(const MixShape& shape, Random& random) {
   };
   std::vector<T> a = draw(shape.m * shape.k);
   return {std::move(a), draw(shape.k * shape.n)};
-}
-
-int64_t Workload::largest_d_bytes() const {
-  int64_t bytes = 0;
-  for (const MixShape& shape : mix_.shapes()) bytes = std::max(bytes, shape.d_bytes());
-  return bytes;
 }
 
 AnyMultiplyArgs Workload::Args(size_t shape_index, int copy, std::byte* d) const {

@@ -14,8 +14,6 @@
 
 namespace gemm::cli {
 
-using AnyMultiplyArgs = std::variant<MultiplyArgs<float>, MultiplyArgs<double>>;
-
 // Immutable, and large. Calls may share operands, since nobody writes them.
 class Workload {
  public:
@@ -24,7 +22,7 @@ class Workload {
   Workload(ShapeMix mix, int copies, uint64_t seed);
 
   const ShapeMix& mix() const { return mix_; }
-  int64_t largest_d_bytes() const;
+  int64_t largest_d_bytes() const { return largest_d_bytes_; }
 
   // d has room for the shape's D.
   AnyMultiplyArgs Args(size_t shape, int copy, std::byte* d) const;
@@ -47,6 +45,7 @@ class Workload {
   static absl::Status Check(const MixShape& shape, const Operands<T>& operands, const T* d);
 
   const ShapeMix mix_;
+  int64_t largest_d_bytes_ = 0;
   std::vector<std::vector<AnyOperands>> operands_;  // by shape and copy
 };
 

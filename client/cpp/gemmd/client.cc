@@ -51,8 +51,13 @@ class Client::Impl {
  public:
   explicit Impl(const ClientOptions& options) : options_(options), connection_(options) {}
 
-  absl::StatusOr<MultiplyReport> Multiply(const client::CheckedProduct& product) const {
-    const auto call = client::MultiplyCall::Create(connection_, options_, product);
+  // Product is CheckedProduct or CheckedBatch.
+  template <typename Product>
+  absl::StatusOr<typename client::MultiplyCall<Product>::Report> Multiply(
+      absl::StatusOr<Product> product) const {
+    if (!product.ok()) return product.status();
+    const auto call =
+        client::MultiplyCall<Product>::Create(connection_, options_, *std::move(product));
     if (!call.ok()) return call.status();
     absl::Notification over;
     (*call)->Start([&over] { over.Notify(); });
@@ -60,8 +65,24 @@ class Client::Impl {
     return (*call)->Finish();
   }
 
-  PendingCall MultiplyAsync(const absl::StatusOr<client::CheckedProduct>& product,
-                            MultiplyCallback callback);
+  template <typename Product, typename Callback>
+  PendingCall MultiplyAsync(absl::StatusOr<Product> product, Callback callback) {
+    callbacks_.Announce();
+    const auto refuse = [&](const absl::Status& status) {
+      callbacks_.Post([status, callback = std::move(callback)]() mutable { callback(status); });
+      return PendingCall();
+    };
+    if (!product.ok()) return refuse(product.status());
+    const auto call =
+        client::MultiplyCall<Product>::Create(connection_, options_, *std::move(product));
+    if (!call.ok()) return refuse(call.status());
+    (*call)->Start([this, call = *call, callback = std::move(callback)]() mutable {
+      callbacks_.Post([call = std::move(call), callback = std::move(callback)]() mutable {
+        callback(call->Finish());
+      });
+    });
+    return PendingCall((*call)->unary_call());
+  }
 
   // A call of small protobuf messages.
   template <typename Reply>
@@ -94,24 +115,6 @@ class Client::Impl {
   client::CallbackThread callbacks_;  // the last: its end waits for calls, which use the others
 };
 
-PendingCall Client::Impl::MultiplyAsync(const absl::StatusOr<client::CheckedProduct>& product,
-                                        MultiplyCallback callback) {
-  callbacks_.Announce();
-  const auto refuse = [&](const absl::Status& status) {
-    callbacks_.Post([status, callback = std::move(callback)]() mutable { callback(status); });
-    return PendingCall();
-  };
-  if (!product.ok()) return refuse(product.status());
-  const auto call = client::MultiplyCall::Create(connection_, options_, *product);
-  if (!call.ok()) return refuse(call.status());
-  (*call)->Start([this, call = *call, callback = std::move(callback)]() mutable {
-    callbacks_.Post([call = std::move(call), callback = std::move(callback)]() mutable {
-      callback(call->Finish());
-    });
-  });
-  return PendingCall((*call)->unary_call());
-}
-
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Client::Client(Client&&) noexcept = default;
 Client& Client::operator=(Client&&) noexcept = default;
@@ -124,9 +127,7 @@ absl::StatusOr<Client> Client::Connect(const ClientOptions& options) {
 
 template <typename T>
 absl::StatusOr<MultiplyReport> Client::Multiply(const MultiplyArgs<T>& args) const {
-  const absl::StatusOr<client::CheckedProduct> product = client::CheckProduct(args);
-  if (!product.ok()) return product.status();
-  return impl_->Multiply(*product);
+  return impl_->Multiply(client::CheckProduct(args));
 }
 
 template absl::StatusOr<MultiplyReport> Client::Multiply(const MultiplyArgs<float>&) const;
@@ -139,6 +140,17 @@ PendingCall Client::MultiplyAsync(const MultiplyArgs<T>& args, MultiplyCallback 
 
 template PendingCall Client::MultiplyAsync(const MultiplyArgs<float>&, MultiplyCallback) const;
 template PendingCall Client::MultiplyAsync(const MultiplyArgs<double>&, MultiplyCallback) const;
+
+absl::StatusOr<MultiplyBatchReport> Client::MultiplyBatch(std::span<const AnyMultiplyArgs> products,
+                                                          const std::string& request_id) const {
+  return impl_->Multiply(client::CheckBatch(products, request_id));
+}
+
+PendingCall Client::MultiplyBatchAsync(std::span<const AnyMultiplyArgs> products,
+                                       MultiplyBatchCallback callback,
+                                       const std::string& request_id) const {
+  return impl_->MultiplyAsync(client::CheckBatch(products, request_id), std::move(callback));
+}
 
 void PendingCall::Cancel() const {
   if (call_ != nullptr) call_->Cancel();

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "absl/functional/any_invocable.h"
@@ -56,12 +57,14 @@ struct ClientOptions {
 // itself keeps them for exactly as long as the call needs them.
 using MultiplyCallback = absl::AnyInvocable<void(absl::StatusOr<MultiplyReport>)>;
 
+using MultiplyBatchCallback = absl::AnyInvocable<void(absl::StatusOr<MultiplyBatchReport>)>;
+
 // One connection to one server. Thread-safe: calls may run at the same time and share the
 // connection; several Clients have a connection each. Movable; a moved-from Client may only be
 // destroyed or assigned to. Destroyed only when no call blocks in it; the destructor waits for
-// those of MultiplyAsync and their callbacks.
+// the others and their callbacks.
 //
-// Every method but MultiplyAsync blocks. Errors are such that GetErrorDetail can read them; a
+// Every method blocks but those named Async. Errors are such that GetErrorDetail can read them; a
 // mistake in the arguments is INVALID_ARGUMENT without a call.
 class Client {
  public:
@@ -86,6 +89,21 @@ class Client {
   // up the next. One may begin further calls; it must not throw, and not destroy its Client.
   template <typename T>
   PendingCall MultiplyAsync(const MultiplyArgs<T>& args, MultiplyCallback callback) const;
+
+  // Many products, of one shape or of many, in one message: for those so small that a call of their
+  // own would cost more than their arithmetic. Operands that are the same memory are sent once.
+  //
+  // Each product succeeds or fails alone, and one that failed is not tried again. The call fails
+  // for what concerns all of it: mistakes in any of the arguments ("products[3].a.data"), a request
+  // or a reply over the limit, a server that is not there. At most 4096 products, whose own
+  // request_id is empty; a D may be the memory of any operand, but not of another D.
+  absl::StatusOr<MultiplyBatchReport> MultiplyBatch(std::span<const AnyMultiplyArgs> products,
+                                                    const std::string& request_id = {}) const;
+
+  // To MultiplyBatch as MultiplyAsync is to Multiply; `products` itself is not needed afterwards.
+  PendingCall MultiplyBatchAsync(std::span<const AnyMultiplyArgs> products,
+                                 MultiplyBatchCallback callback,
+                                 const std::string& request_id = {}) const;
 
   // Which kernel would run a product, and why each other would not.
   absl::StatusOr<Explanation> Explain(const ExplainArgs& args) const;

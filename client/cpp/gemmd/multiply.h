@@ -1,4 +1,5 @@
-// What Client::Multiply takes and returns: plain values over the caller's own memory.
+// What Client::Multiply and Client::MultiplyBatch take and return: plain values over the caller's
+// own memory.
 //
 //   D = alpha * op(A) op(B) + beta * C,  op(A) m x k, op(B) k x n, C and D m x n,
 //
@@ -12,7 +13,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <variant>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "gemmd/types.h"
 
@@ -80,8 +84,23 @@ struct MultiplyReport {
   absl::Duration compute;
   absl::Duration copy_out;
 
-  // As the client saw it: the whole call, retries and the copy into d included.
+  // As the client saw it: the whole call, retries and the copy into d included. Within a batch
+  // these are zero, since MultiplyBatchReport has them.
   absl::Duration wall;
+  int attempts = 0;
+  uint64_t request_bytes = 0;  // of one attempt
+  uint64_t reply_bytes = 0;
+};
+
+// A product of a batch.
+using AnyMultiplyArgs = std::variant<MultiplyArgs<float>, MultiplyArgs<double>>;
+
+struct MultiplyBatchReport {
+  // One for each product, in order. A product that failed leaves its D alone, and its error is the
+  // one that Multiply would have returned.
+  std::vector<absl::StatusOr<MultiplyReport>> products;
+
+  absl::Duration wall;  // the whole call, retries and the copies into every d included
   int attempts = 0;
   uint64_t request_bytes = 0;  // of one attempt
   uint64_t reply_bytes = 0;

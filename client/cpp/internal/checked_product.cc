@@ -3,15 +3,18 @@
 #include <limits>
 #include <optional>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "client/cpp/internal/error.h"
+#include "gemmd/error_detail.h"
 
 namespace gemm::client {
 namespace {
 
 constexpr int64_t kMaxBatchCount = std::numeric_limits<int32_t>::max();
 constexpr size_t kMaxRequestIdBytes = 128;
+constexpr size_t kMaxBatchProducts = 4096;
 
 // Sums and products of non-negative numbers that remember whether they left int64.
 class Checked {
@@ -98,6 +101,19 @@ absl::StatusOr<CheckedProduct::Input> CheckMatrix(const UncheckedMatrix& matrix,
   return checked;
 }
 
+absl::Status CheckRequestId(const std::string& request_id) {
+  if (request_id.size() > kMaxRequestIdBytes) {
+    return InvalidField("request_id", absl::StrCat("has ", request_id.size(),
+                                                   " characters, more than ", kMaxRequestIdBytes));
+  }
+  for (const char c : request_id) {
+    if (c < 0x20 || c > 0x7e) {
+      return InvalidField("request_id", "has a character that is not printable ASCII");
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckScalars(const CheckedProduct& product) {
   const std::pair<const char*, int64_t> dimensions[] = {
       {"m", product.m}, {"n", product.n}, {"k", product.k}};
@@ -112,16 +128,14 @@ absl::Status CheckScalars(const CheckedProduct& product) {
     return InvalidField("m", absl::StrCat("times n times k (", product.m, " x ", product.n, " x ",
                                           product.k, ") is more than 64-bit sizes can count"));
   }
-  if (product.request_id.size() > kMaxRequestIdBytes) {
-    return InvalidField("request_id", absl::StrCat("has ", product.request_id.size(),
-                                                   " characters, more than ", kMaxRequestIdBytes));
-  }
-  for (const char c : product.request_id) {
-    if (c < 0x20 || c > 0x7e) {
-      return InvalidField("request_id", "has a character that is not printable ASCII");
-    }
-  }
-  return absl::OkStatus();
+  return CheckRequestId(product.request_id);
+}
+
+// The error of one product, an InvalidField, as one of the batch.
+absl::Status OfProduct(size_t index, const absl::Status& status) {
+  const std::string field = GetErrorDetail(status).value_or(ErrorDetail()).field;
+  return InvalidField(absl::StrCat("products[", index, "].", field),
+                      std::string(status.message()).substr(field.size() + 1));
 }
 
 }  // namespace
@@ -156,6 +170,28 @@ absl::StatusOr<CheckedProduct> CheckProduct(const UncheckedProduct& args) {
   product.d = check(args.d, product.m, product.n, false);
   if (!status.ok()) return status;
   return product;
+}
+
+absl::StatusOr<CheckedBatch> CheckBatch(std::span<const AnyMultiplyArgs> products,
+                                        const std::string& request_id) {
+  if (products.empty()) return InvalidField("products", "has no entry");
+  if (products.size() > kMaxBatchProducts) {
+    return InvalidField("products", absl::StrCat("has ", products.size(), " entries, more than ",
+                                                 kMaxBatchProducts));
+  }
+  if (absl::Status status = CheckRequestId(request_id); !status.ok()) return status;
+  CheckedBatch batch{.products = {}, .request_id = request_id};
+  batch.products.reserve(products.size());
+  for (size_t i = 0; i < products.size(); ++i) {
+    absl::StatusOr<CheckedProduct> product =
+        std::visit([](const auto& args) { return CheckProduct(args); }, products[i]);
+    if (!product.ok()) return OfProduct(i, product.status());
+    if (!product->request_id.empty()) {
+      return OfProduct(i, InvalidField("request_id", "is set; a batch has one of its own"));
+    }
+    batch.products.push_back(*std::move(product));
+  }
+  return batch;
 }
 
 }  // namespace gemm::client

@@ -1,13 +1,15 @@
-// MultiplyArgs without its element type, checked: after CheckProduct nothing computed from it wraps
-// and every operand's bytes lie inside the caller's spans.
+// MultiplyArgs without their element type, checked: after CheckProduct nothing computed from one
+// wraps and every operand's bytes lie inside the caller's spans.
 
 #ifndef GEMMD_CLIENT_CPP_INTERNAL_CHECKED_PRODUCT_H_
 #define GEMMD_CLIENT_CPP_INTERNAL_CHECKED_PRODUCT_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "gemmd/multiply.h"
@@ -52,6 +54,11 @@ struct CheckedProduct {
   MatrixBytes d;
 };
 
+struct CheckedBatch {
+  std::vector<CheckedProduct> products;
+  std::string request_id;
+};
+
 struct UncheckedMatrix {
   const char* name = "";
   const void* data = nullptr;
@@ -94,6 +101,9 @@ absl::StatusOr<CheckedProduct> CheckProduct(const MultiplyArgs<T>& args) {
                  false, args.d.leading_dimension, args.d.batch_stride};
   return CheckProduct(unchecked);
 }
+
+absl::StatusOr<CheckedBatch> CheckBatch(std::span<const AnyMultiplyArgs> products,
+                                        const std::string& request_id);
 
 }  // namespace gemm::client
 

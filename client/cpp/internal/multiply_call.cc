@@ -1,37 +1,46 @@
 #include "client/cpp/internal/multiply_call.h"
 
-#include <utility>
-
 #include "absl/memory/memory.h"
-#include "absl/time/clock.h"
 #include "client/cpp/internal/multiply_message.h"
 
 namespace gemm::client {
+namespace {
 
-absl::StatusOr<std::shared_ptr<MultiplyCall>> MultiplyCall::Create(const Connection& connection,
-                                                                   const ClientOptions& options,
-                                                                   const CheckedProduct& product) {
-  const std::shared_ptr<MultiplyCall> call = absl::WrapUnique(new MultiplyCall(product));
+constexpr const char* MethodOf(const CheckedProduct* /*product*/) {
+  return "/gemm.v1.GemmService/Multiply";
+}
+constexpr const char* MethodOf(const CheckedBatch* /*batch*/) {
+  return "/gemm.v1.GemmService/MultiplyBatch";
+}
+
+}  // namespace
+
+template <typename Product>
+absl::StatusOr<std::shared_ptr<MultiplyCall<Product>>> MultiplyCall<Product>::Create(
+    const Connection& connection, const ClientOptions& options, Product product) {
+  const std::shared_ptr<MultiplyCall> call = absl::WrapUnique(new MultiplyCall(std::move(product)));
   absl::StatusOr<grpc::ByteBuffer> request =
-      EncodeMultiply(call->product_, options.message_limit_bytes, call->memory_);
+      Encode(call->product_, options.message_limit_bytes, call->memory_);
   if (!request.ok()) return request.status();
   call->request_bytes_ = request->Length();
   call->call_ =
-      std::make_shared<UnaryCall>(connection, options, "/gemm.v1.GemmService/Multiply", *request);
+      std::make_shared<UnaryCall>(connection, options, MethodOf(&call->product_), *request);
   return call;
 }
 
-void MultiplyCall::Start(absl::AnyInvocable<void()> over) {
-  call_->Start(
-      [self = shared_from_this(), over = std::move(over)](UnaryCall::Outcome outcome) mutable {
-        self->outcome_ = std::move(outcome);
-        self->memory_.WhenReturned(std::move(over));
-      });
+template <typename Product>
+void MultiplyCall<Product>::Start(absl::AnyInvocable<void()> over) {
+  call_->Start([self = this->shared_from_this(), &outcome = outcome_, &memory = memory_,
+                over = std::move(over)](UnaryCall::Outcome ended) mutable {
+    outcome = std::move(ended);
+    memory.WhenReturned(std::move(over));
+  });
 }
 
-absl::StatusOr<MultiplyReport> MultiplyCall::Finish() {
+template <typename Product>
+absl::StatusOr<typename MultiplyCall<Product>::Report> MultiplyCall<Product>::Finish() {
   if (!outcome_.reply.ok()) return outcome_.reply.status();
-  absl::StatusOr<MultiplyReport> report = DecodeMultiply(*outcome_.reply, product_);
+  absl::StatusOr<Report> report = Decode(*outcome_.reply, product_);
   if (!report.ok()) return report;
   report->attempts = outcome_.attempts;
   report->request_bytes = request_bytes_;
@@ -39,5 +48,8 @@ absl::StatusOr<MultiplyReport> MultiplyCall::Finish() {
   report->wall = absl::Now() - start_;
   return report;
 }
+
+template class MultiplyCall<CheckedProduct>;
+template class MultiplyCall<CheckedBatch>;
 
 }  // namespace gemm::client

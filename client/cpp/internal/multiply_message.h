@@ -1,5 +1,5 @@
-// A Multiply call's two messages: the request, whose payloads stay in the caller's memory, and the
-// reply, whose payload is copied once into the caller's memory.
+// The two messages of a Multiply or a MultiplyBatch call: the request, whose payloads stay in the
+// caller's memory, and the reply, whose payloads are copied once into the caller's memory.
 
 #ifndef GEMMD_CLIENT_CPP_INTERNAL_MULTIPLY_MESSAGE_H_
 #define GEMMD_CLIENT_CPP_INTERNAL_MULTIPLY_MESSAGE_H_
@@ -17,14 +17,16 @@ namespace gemm::client {
 
 // The request in wire format: [description][header][operand][header][operand]... Operands that are
 // the same bytes go once. RESOURCE_EXHAUSTED when it or its reply is over the limit.
-absl::StatusOr<grpc::ByteBuffer> EncodeMultiply(const CheckedProduct& product,
-                                                uint64_t message_limit_bytes,
-                                                BorrowedMemory& memory);
+absl::StatusOr<grpc::ByteBuffer> Encode(const CheckedProduct& product, uint64_t message_limit_bytes,
+                                        BorrowedMemory& memory);
+absl::StatusOr<grpc::ByteBuffer> Encode(const CheckedBatch& batch, uint64_t message_limit_bytes,
+                                        BorrowedMemory& memory);
 
-// Copies D into place and fills in what the server reports. INTERNAL when the reply is not one to
-// this product; D is then untouched.
-absl::StatusOr<MultiplyReport> DecodeMultiply(const grpc::ByteBuffer& reply,
-                                              const CheckedProduct& product);
+// Copies each D into place and fills in what the server reports. INTERNAL when the reply is not one
+// to this request; every D is then untouched.
+absl::StatusOr<MultiplyReport> Decode(const grpc::ByteBuffer& reply, const CheckedProduct& product);
+absl::StatusOr<MultiplyBatchReport> Decode(const grpc::ByteBuffer& reply,
+                                           const CheckedBatch& batch);
 
 }  // namespace gemm::client
 
