@@ -22,7 +22,7 @@ std::string_view NameOf(NumericsClass numerics) {
 
 std::span<const KernelFamily* const> Families() {
   static const KernelFamily* const kFamilies[] = {
-      &GemvFamily(),      &SlicedFamily(), &PipelinedFamily(), &SmallFamily(), &RegisterFamily(),
+      &SkinnyFamily(),    &SlicedFamily(), &PipelinedFamily(), &SmallFamily(), &RegisterFamily(),
       &Blocked1dFamily(), &CachedFamily(), &TiledFamily(),     &NaiveFamily(), &ReferenceFamily(),
   };
   return kFamilies;

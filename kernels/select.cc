@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "kernels/families/sum_order.h"
+
 namespace gemm {
 namespace {
 
@@ -39,7 +41,7 @@ class Chooser {
     // Without a product there is no sum to have a class, and no measured row to go by.
     if (!ReadsAB(problem)) return Modelled(problem, std::nullopt);
     const Problem canonical = Canonical(problem);
-    const Selection first = Any(canonical, std::nullopt);
+    const Selection first = Canonically(canonical);
     if (first.kernel.family == nullptr || canonical == problem) {
       return first.kernel.family == nullptr ? Any(problem, std::nullopt) : first;
     }
@@ -101,6 +103,16 @@ class Chooser {
 
  private:
   using Class = std::optional<NumericsClass>;
+
+  // Narrow products are summed in lanes wherever a kernel can: nothing else comes near, and the
+  // rows of wider ones, which name no such kernel, must not decide otherwise.
+  Selection Canonically(const Problem& canonical) const {
+    if (NumericsOf(canonical) == NumericsClass::kChunkedLanes) {
+      const Selection selection = Any(canonical, NumericsClass::kChunkedLanes);
+      if (selection.kernel.family != nullptr) return selection;
+    }
+    return Any(canonical, std::nullopt);
+  }
 
   Selection Any(const Problem& problem, Class numerics) const {
     Selection selection = Measured(problem, numerics);

@@ -5,7 +5,9 @@
 //   1. legal     the configurations whose WhyNot is empty;
 //   2. class     how the product sums is settled by m, n, k, type and transposes alone, so that a
 //                result's bits never depend on the batch it came in or on where operands lay: only
-//                configurations of that numerics class are left, unless none of them is legal;
+//                configurations of that numerics class are left, unless none of them is legal.
+//                For narrow products it is chunked_lanes, for others that of the choice for one
+//                dense, aligned product;
 //   3. measured  the rows of the table near the problem's bucket, or the bucket's own: each
 //                kernel's time in the nearest row that names it, carried over to this problem by
 //                the ratio of its modelled times here and there, and marked up for distance. The

@@ -170,7 +170,7 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
     cases.Add("depth", 130, 70, k, 1, {.alignment_bytes = 256});
   }
   // Narrow results, which have kernels of their own, in all transposes.
-  for (int64_t narrow : {1, 2, 3, 4, 5, 8, 15, 16, 17, 31, 32, 33}) {
+  for (int64_t narrow : {1, 2, 3, 4, 5, 8, 9, 15, 16, 17, 24, 25, 31, 32, 33, 39, 40, 41}) {
     const bool odd = narrow % 2 != 0;
     cases.Add("narrow", narrow, 1028, 140, 1, {.transpose_a = odd, .alignment_bytes = 256});
     cases.Add("narrow", narrow, 1027, 141, 2,
@@ -182,6 +182,13 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
   cases.Add("deep", 2, 300, 9001, 3, {.beta = 1});
   cases.Add("deep", 300, 4, 9000, 1, {.transpose_a = true});
   cases.Add("deep", 9, 70, 40000, 2, {.padding = 2, .beta = 1});
+  // Narrow results that share k among blocks: together, one by one, and too many for a cluster.
+  AddTransposes(cases, 40, 333, 700);
+  AddTransposes(cases, 600, 7, 1300);
+  cases.Add("lanes", 24, 1500, 517, 1, {.alignment_bytes = 256});
+  cases.Add("lanes", 1501, 16, 2049, 2, {.transpose_b = true, .padding = 4, .beta = 1});
+  cases.Add("lanes", 3, 4101, 260, 17, {.broadcast_b = true, .beta = 1});
+  cases.Add("lanes", 5, 130, 20000, 2, {.transpose_b = true, .padding = 1, .alpha = 2});
   if (dtype == DType::kF32) {
     // Enough tiles of a narrow or a middling result that k is shared by warps alone.
     cases.Add("quarters", 12, 33000, 130, 1, {.alignment_bytes = 256});

@@ -9,7 +9,7 @@ namespace gemm {
 
 const KernelFamily& PipelinedFamily();
 const KernelFamily& SlicedFamily();
-const KernelFamily& GemvFamily();
+const KernelFamily& SkinnyFamily();
 const KernelFamily& SmallFamily();
 const KernelFamily& RegisterFamily();
 const KernelFamily& Blocked1dFamily();

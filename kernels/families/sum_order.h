@@ -16,16 +16,18 @@
 //                      along k and dealt out in equal shares: where one share ends inside a tile,
 //                      its sum is cut. The parts are added in order. For results of so few tiles
 //                      that a last wave would cost.
-//   chunked_lanes      k in chunks; in a chunk, product l belongs to lane (l / 4) % 32, lanes are
-//                      added as a warp's shuffle does (lane i + lane i + 16, then 8, 4, 2, 1), the
-//                      chunks in order. For products of a matrix and at most 4 vectors.
+//   chunked_lanes      k in chunks; in a chunk, product l belongs to lane (l / 4) % 16, lanes are
+//                      added as a warp's shuffles do (lane i + lane i + 8, then 4, 2, 1), the
+//                      chunks in order. For at most 40 rows or columns.
 //
-// Within a quarter, part or lane: acc = 0; for its l ascending: acc = fma(a, b, acc).
+// Within a quarter, part or lane: acc = 0; for its l ascending: acc = fma(a, b, acc). Lanes go on
+// to the next multiple of 64 of k with products 0 * 0.
 
 #ifndef GEMMD_KERNELS_FAMILIES_SUM_ORDER_H_
 #define GEMMD_KERNELS_FAMILIES_SUM_ORDER_H_
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "kernels/gemm.h"
@@ -35,9 +37,9 @@ namespace gemm {
 
 inline constexpr int kQuarters = 4;
 inline constexpr int kQuarterGranule = 16;  // a quarter's length is a multiple of it
-inline constexpr int kLanes = 32;
+inline constexpr int kLanes = 16;
 inline constexpr int kLaneGranule = 4;  // consecutive products of a lane
-inline constexpr int64_t kMostVectors = 4;
+inline constexpr int64_t kMostSkinny = 40;
 
 // Up to here a product is small.
 inline constexpr int64_t kSmallWide = 512;
@@ -65,10 +67,10 @@ inline NumericsClass NumericsOf(const Problem& problem) {
   // Here a launch and the first wait for memory take longer than the sum. One class for them all
   // lets many of different sizes share a launch, and a batch of them run as fast as any kernel can.
   if (wide <= kSmallWide && problem.k <= kSmallDepth) return NumericsClass::kSequential;
-  if (narrow > kMostVectors && wide <= kSmallWide && problem.k <= 2 * kSmallDepth) {
+  if (narrow > kMostSkinny && wide <= kSmallWide && problem.k <= 2 * kSmallDepth) {
     return NumericsClass::kQuarters;
   }
-  if (narrow <= kMostVectors) return NumericsClass::kChunkedLanes;
+  if (narrow <= kMostSkinny) return NumericsClass::kChunkedLanes;
   // Up to 128 tiles leave half of the device idle even when four warps share a tile.
   const int64_t tiles = QuarterTiles(problem);
   if (tiles <= 128) return NumericsClass::kChunkedQuarters;
@@ -127,8 +129,36 @@ inline bool MayBeSummed(const Problem& problem, NumericsClass numerics) {
                                               : numerics == NumericsOf(problem));
 }
 
-// Products in every chunk but the last, which has what is left: a multiple of 64 for quarters and
-// of 128 for lanes.
+// The chunks of chunked_lanes: as many, of at least 128 products, as should end first on 132
+// multiprocessors. A block has 64 of the wide side and takes as long to begin and end as for 192
+// products. Up to 16 rows blocks wait for the memory: 88 of them ask as much of it as it gives, and
+// more share it without regard to waves.
+inline int64_t LaneChunkLength(const Problem& problem) {
+  constexpr int64_t kGranule = int64_t{kLanes} * kLaneGranule;
+  constexpr int64_t kShortest = 2 * kGranule;
+  constexpr double kBegin = 192;
+  constexpr double kSecondPass = 1024;  // more than 8 do not fit a cluster and are added after it
+  const int64_t k = std::max<int64_t>(1, problem.k);
+  const auto strips = static_cast<double>(TilesOf(std::max(problem.m, problem.n), 64));
+  const bool few_rows = std::min(problem.m, problem.n) <= 16;
+  int64_t best = 0;
+  double least = 0;
+  for (int64_t chunks = 1; chunks <= 256 && (chunks == 1 || k / chunks >= kShortest); chunks *= 2) {
+    const int64_t length = TilesOf(TilesOf(k, chunks), kGranule) * kGranule;
+    const double blocks = strips * static_cast<double>(chunks);
+    const double waves = few_rows ? std::max(1.0, blocks / 88) : std::ceil(blocks / 132);
+    const double time =
+        waves * (static_cast<double>(length) + kBegin) + (chunks > 8 ? kSecondPass : 0);
+    if (chunks == 1 || time < least) {
+      best = length;
+      least = time;
+    }
+  }
+  return best;
+}
+
+// Products in every chunk but the last, which has what is left: a multiple of 64 for quarters
+// and for lanes.
 inline int64_t ChunkLength(NumericsClass numerics, const Problem& problem) {
   constexpr int64_t kGranule = int64_t{kQuarters} * kQuarterGranule;
   const int64_t k = problem.k;
@@ -147,7 +177,7 @@ inline int64_t ChunkLength(NumericsClass numerics, const Problem& problem) {
       return std::max<int64_t>(1, TilesOf(TilesOf(k, chunks), kGranule)) * kGranule;
     }
     case NumericsClass::kChunkedLanes:
-      return 4096;  // its part of 4 vectors fits the shared memory of a block
+      return LaneChunkLength(problem);
   }
   return std::max<int64_t>(1, k);
 }

@@ -167,9 +167,11 @@ TEST(SumOrder, DependsOnSizesAndTypeAlone) {
   EXPECT_EQ(of(512, 512, 256), NumericsClass::kSequential);
   EXPECT_EQ(of(16, 256, 256), NumericsClass::kSequential);
   EXPECT_EQ(of(64, 64, 65536), NumericsClass::kChunkedQuarters);
-  EXPECT_EQ(of(16, 4096, 4096), NumericsClass::kChunkedQuarters);
-  EXPECT_EQ(of(4096, 16, 4096), NumericsClass::kChunkedQuarters);
-  EXPECT_EQ(of(16, 100000, 4096), NumericsClass::kQuarters);
+  EXPECT_EQ(of(16, 4096, 4096), NumericsClass::kChunkedLanes);
+  EXPECT_EQ(of(4096, 16, 4096), NumericsClass::kChunkedLanes);
+  EXPECT_EQ(of(16, 100000, 4096), NumericsClass::kChunkedLanes);
+  EXPECT_EQ(of(100000, 40, 4096), NumericsClass::kChunkedLanes);
+  EXPECT_EQ(of(41, 4096, 4096), NumericsClass::kChunkedQuarters);
   EXPECT_EQ(of(4, 100000, 4096), NumericsClass::kChunkedLanes);
   EXPECT_EQ(of(64, 64, 127), NumericsClass::kSequential);
   Problem problem = DenseProblem(DType::kF32, 512, 512, 512, 1000);
@@ -196,7 +198,6 @@ TEST(SumOrder, CutsKIntoWholeGranulesThatCoverIt) {
         EXPECT_LT(length * (chunks - 1), k) << k;
         EXPECT_LE(chunks, numerics == NumericsClass::kQuarters ? 1 : 256) << k;
       }
-      EXPECT_EQ(ChunkCount(NumericsClass::kChunkedLanes, problem), (k + 4095) / 4096);
       EXPECT_EQ(ChunkCount(NumericsClass::kSequential, problem), 1);
     }
   }
@@ -207,6 +208,56 @@ TEST(SumOrder, CutsKIntoWholeGranulesThatCoverIt) {
   EXPECT_EQ(chunks(64, 4096, 4096), 4);
   EXPECT_EQ(chunks(256, 256, 8192), 16);
   EXPECT_EQ(chunks(64, 64, 65536), 256);
+}
+
+TEST(SumOrder, CutsLanesByTheDeviceThatTheyFill) {
+  const auto chunks = [](int64_t m, int64_t n, int64_t k) {
+    const Problem problem = DenseProblem(DType::kF32, m, n, k);
+    const int64_t length = ChunkLength(NumericsClass::kChunkedLanes, problem);
+    const int64_t count = ChunkCount(NumericsClass::kChunkedLanes, problem);
+    EXPECT_EQ(length % (int64_t{kLanes} * kLaneGranule), 0) << m << " " << n << " " << k;
+    EXPECT_GE(length * count, k) << m << " " << n << " " << k;
+    EXPECT_LT(length * (count - 1), k) << m << " " << n << " " << k;
+    EXPECT_EQ(count, ChunkCount(NumericsClass::kChunkedLanes, DenseProblem(DType::kF32, n, m, k)));
+    return count;
+  };
+  EXPECT_EQ(chunks(1, 4096, 4096), 2);
+  EXPECT_EQ(chunks(6144, 4, 2048), 1);
+  EXPECT_EQ(chunks(8, 14336, 4096), 1);
+  EXPECT_EQ(chunks(35, 8457, 4096), 4);
+  EXPECT_EQ(chunks(35, 700, 2048), 8);
+  EXPECT_EQ(chunks(1, 100, 255), 1);
+  EXPECT_EQ(chunks(1, 100, 256), 2);
+  EXPECT_EQ(chunks(8, 512, 500000), 16);
+  EXPECT_GT(chunks(1, 1, 500000), 64);
+  EXPECT_LE(chunks(1, 1, int64_t{1} << 40), 256);
+  EXPECT_EQ(chunks(1, int64_t{1} << 40, 4096), 1);
+}
+
+// However many matrices, they need no more than a bounded workspace, and none where the batch alone
+// fills the device.
+TEST(Families, SumLanesWithinABoundedWorkspace) {
+  const auto workspace = [](int64_t m, int64_t n, int64_t k, int64_t batch_count) {
+    const Problem problem = DenseProblem(DType::kF32, m, n, k, batch_count);
+    size_t most = 0;
+    int kernels = 0;
+    ForEachKernel(DType::kF32, [&](const KernelFamily& family, int config) {
+      if (family.configs()[config].numerics != NumericsClass::kChunkedLanes) return;
+      EXPECT_EQ(family.WhyNot(problem, H200(), config), "");
+      const Plan plan = family.MakePlan({&problem, 1}, H200(), config);
+      EXPECT_EQ(plan.launches, plan.workspace_bytes > 0 ? 2 : 1);
+      most = std::max(most, plan.workspace_bytes);
+      ++kernels;
+    });
+    EXPECT_EQ(kernels, 2);
+    return most;
+  };
+  EXPECT_EQ(workspace(8, 4096, 4096, 1), size_t{2} * 8 * 4096 * 4);
+  EXPECT_EQ(workspace(8, 4096, 4096, 17), 0u);
+  EXPECT_GT(workspace(1, 1, 500000, 1000), 0u);
+  for (int64_t batch_count : {1, 10, 100, 1000, 100000}) {
+    EXPECT_LE(workspace(40, 64, 500000, batch_count), size_t{64} << 20) << batch_count;
+  }
 }
 
 TEST(SumOrder, StreamKSharesEveryCutTileWhole) {
@@ -284,16 +335,16 @@ TEST(Model, ChoicesAreTheseUntilMeasuredOtherwise) {
       {DType::kF32, 1023, 1025, 1027, 1, "small_f32"},
       {DType::kF32, 2048, 2048, 2048, 1, "pipelined_f32_sm90_128x256x32_s4"},
       {DType::kF32, 4096, 4096, 4096, 1, "pipelined_f32_sm90_128x256x32_s4"},
-      {DType::kF32, 1, 4096, 4096, 1, "gemv_f32_lanes"},
-      {DType::kF32, 8, 4096, 4096, 1, "sliced_f32_sm90_16x256x32_s3_chunks"},
+      {DType::kF32, 1, 4096, 4096, 1, "skinny_f32_sm90_clusters"},
+      {DType::kF32, 8, 4096, 4096, 1, "skinny_f32_sm90_clusters"},
       {DType::kF32, 128, 4096, 4096, 1, "sliced_f32_sm90_64x64x32_s5_chunks"},
       {DType::kF32, 64, 64, 65536, 1, "sliced_f32_sm90_64x64x32_s5_chunks"},
       {DType::kF32, 8192, 8192, 64, 1, "pipelined_f32_sm90_128x256x32_s4"},
-      {DType::kF32, 6144, 4, 2048, 1, "gemv_f32_lanes"},
+      {DType::kF32, 6144, 4, 2048, 1, "skinny_f32_sm90_clusters"},
       {DType::kF32, 64, 64, 64, 256, "small_f32"},
-      {DType::kF32, 4096, 1, 4096, 1, "gemv_f32_lanes"},
-      {DType::kF32, 4096, 16, 4096, 1, "sliced_f32_sm90_256x16x32_s3_chunks"},
-      {DType::kF32, 32, 4096, 4096, 1, "sliced_f32_sm90_32x128x32_s5_chunks"},
+      {DType::kF32, 4096, 1, 4096, 1, "skinny_f32_sm90_clusters"},
+      {DType::kF32, 4096, 16, 4096, 1, "skinny_f32_sm90_clusters"},
+      {DType::kF32, 32, 4096, 4096, 1, "skinny_f32_sm90_clusters"},
       {DType::kF32, 1536, 1536, 1536, 1, "sliced_f32_sm90_64x64x32_s5"},
       {DType::kF64, 128, 128, 128, 1, "tiled_f64_16x16x16"},
       {DType::kF64, 256, 256, 256, 1, "tiled_f64_16x16x16"},
