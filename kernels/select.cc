@@ -108,7 +108,7 @@ class Chooser {
   // rows of wider ones, which name no such kernel, must not decide otherwise.
   Selection Canonically(const Problem& canonical) const {
     if (NumericsOf(canonical) == NumericsClass::kChunkedLanes) {
-      const Selection selection = Any(canonical, NumericsClass::kChunkedLanes);
+      Selection selection = Any(canonical, NumericsClass::kChunkedLanes);
       if (selection.kernel.family != nullptr) return selection;
     }
     return Any(canonical, std::nullopt);
