@@ -90,7 +90,14 @@ struct MatrixStore::Books {
                        there.limit_bytes,
                        " of matrices (--matrix-memory): use row panels from the client"));
     }
-    uint64_t& owned = owned_bytes[owner];
+    if (bytes > there.free_bytes()) {
+      return ErrorWithReason(
+          Reason::kMemoryFull,
+          absl::StrCat("the server's memory for matrices is in use: ", there.used_bytes, " of ",
+                       there.limit_bytes, " bytes (--matrix-memory), ", bytes, " are needed"));
+    }
+    const auto known = owned_bytes.find(owner);
+    const uint64_t owned = known == owned_bytes.end() ? 0 : known->second;
     if (bytes > quota_bytes - std::min(quota_bytes, owned)) {
       return ErrorWithReason(
           Reason::kQuotaExceeded,
@@ -98,18 +105,13 @@ struct MatrixStore::Books {
                        quota_bytes, " that are yours (--matrix-quota): delete others, or use row ",
                        "panels from the client"));
     }
-    if (bytes > there.free_bytes()) {
-      return ErrorWithReason(
-          Reason::kMemoryFull,
-          absl::StrCat("the server's memory for matrices is in use: ", there.used_bytes, " of ",
-                       there.limit_bytes, " bytes (--matrix-memory), ", bytes, " are needed"));
-    }
     there.used_bytes += bytes;
-    owned += bytes;
+    if (bytes > 0) owned_bytes[owner] += bytes;
     return device;
   }
 
   void Return(const std::string& owner, uint64_t bytes, int device) {
+    if (bytes == 0) return;
     const std::lock_guard lock(mutex);
     devices[static_cast<size_t>(device)].used_bytes -= bytes;
     const auto owned = owned_bytes.find(owner);
@@ -275,8 +277,10 @@ absl::StatusOr<MatrixStore::Made> MatrixStore::FindOrMake(std::string_view owner
 
   absl::StatusOr<std::shared_ptr<HeldMatrix>> held = Hold(entry->key.first, spec, device);
 
+  std::shared_ptr<HeldMatrix> useless;  // before the lock, so that it is let go of after
   const std::lock_guard lock(mutex_);
   if (held.ok() && books_->IsLost((*held)->device)) {  // since it was taken
+    useless = *std::move(held);
     held = ErrorWithReason(Reason::kDeviceLost, "the device for the matrix is lost");
   }
   if (!held.ok()) {

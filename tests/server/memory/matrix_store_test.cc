@@ -212,6 +212,17 @@ TEST_F(MatrixStoreTest, WithoutElementsIsSealedAtOnce) {
   EXPECT_TRUE(result->Commit()->sealed);
 }
 
+TEST_F(MatrixStoreTest, MatricesWithoutMemoryCountForNone) {
+  for (const char* name : {"a", "b", "c"}) {
+    ASSERT_TRUE(store.Create("me", name, Rows(0), absl::ZeroDuration()).ok());
+  }
+  ASSERT_TRUE(store.Create("me", "x", Rows(4), absl::ZeroDuration()).ok());
+  for (const char* name : {"a", "x", "b", "c"}) EXPECT_TRUE(store.Delete("me", name).ok());
+  EXPECT_EQ(store.used_bytes(), 0u);
+  EXPECT_TRUE(store.Create("me", "x", Rows(4), absl::ZeroDuration()).ok());
+  EXPECT_EQ(store.used_bytes(), 16u);
+}
+
 TEST_F(MatrixStoreTest, AnotherOwnersAreAsIfTheyWereNotThere) {
   ASSERT_TRUE(store.Create("me", "x", Rows(1), absl::ZeroDuration()).ok());
   ASSERT_TRUE(Write(0, 1).ok());
@@ -335,6 +346,7 @@ TEST_F(MatrixStoreTest, SaysWhetherThereIsNoRoomEverOrNow) {
   EXPECT_REASON(create("they", "x", 8), kMemoryFull);
   EXPECT_TRUE(create("they", "x", 4).ok());
   EXPECT_EQ(store.used_bytes(), kBudget);
+  EXPECT_REASON(create("me", "y", 4), kMemoryFull);  // which may pass, as a quota does not
   EXPECT_EQ(store.budget_bytes(), kBudget);
   ASSERT_TRUE(store.Delete("me", "x").ok());
   EXPECT_TRUE(create("me", "y", 4).ok());
