@@ -8,6 +8,7 @@
 #include "client/cli/arguments.h"
 #include "client/cli/completion.h"
 #include "client/cli/temporary_file.h"
+#include "gemmd/tune_process.h"
 
 namespace gemm::cli {
 namespace {
@@ -47,6 +48,7 @@ ExitCode Run(int argc, char** argv) {
 // CLI11 throws past Run only for options that are declared wrongly: those should end the program.
 // NOLINTNEXTLINE(bugprone-exception-escape)
 int main(int argc, char** argv) {
+  gemm::TuneClientProcess();
   // gRPC logs its own view of each failure to stderr; ours says the same in plain words.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   gemm::cli::RemoveTemporaryFilesOnSignal();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "client/cpp/internal/connection.h"
 #include "gemm/v1/gemm.grpc.pb.h"
 #include "gemmd/client.h"
@@ -32,8 +33,10 @@ void SetUp(grpc::ClientContext& context, const BenchCase& bench_case) {
 
 class RawCaller final : public Caller {
  public:
-  RawCaller(std::shared_ptr<grpc::Channel> channel, const BenchCase& bench_case, bool copy_out)
+  RawCaller(std::shared_ptr<grpc::Channel> channel, const BenchCase& bench_case, bool copy_out,
+            bool callback = false)
       : bench_case_(bench_case),
+        callback_(callback),
         request_(bench_case.up_bytes(), 'a'),
         result_(copy_out ? bench_case.down_bytes() : 0),
         stub_(std::move(channel)) {}
@@ -43,14 +46,9 @@ class RawCaller final : public Caller {
     SetUp(context, bench_case_);
     const grpc::Slice slice(request_.data(), request_.size(), grpc::Slice::STATIC_SLICE);
     const grpc::ByteBuffer request(&slice, 1);
-    const auto call = stub_.PrepareUnaryCall(&context, kEchoMethod, request, &queue_);
-    call->StartCall();
     grpc::ByteBuffer reply;
-    grpc::Status status;
-    call->Finish(&reply, &status, this);
-    void* tag = nullptr;
-    bool ok = false;
-    queue_.Next(&tag, &ok);
+    const grpc::Status status =
+        callback_ ? CallAndBeWoken(context, request, reply) : CallAndPoll(context, request, reply);
     if (!status.ok()) Fail(status.error_message());
     if (reply.Length() != bench_case_.down_bytes()) Fail("a reply of the wrong size");
     if (!result_.empty()) CopyOut(reply);
@@ -58,6 +56,33 @@ class RawCaller final : public Caller {
   }
 
  private:
+  // This thread itself waits for the connection's bytes.
+  grpc::Status CallAndPoll(grpc::ClientContext& context, const grpc::ByteBuffer& request,
+                           grpc::ByteBuffer& reply) {
+    const auto call = stub_.PrepareUnaryCall(&context, kEchoMethod, request, &queue_);
+    call->StartCall();
+    grpc::Status status;
+    call->Finish(&reply, &status, this);
+    void* tag = nullptr;
+    bool ok = false;
+    queue_.Next(&tag, &ok);
+    return status;
+  }
+
+  // A thread of gRPC's does, and wakes this one.
+  grpc::Status CallAndBeWoken(grpc::ClientContext& context, const grpc::ByteBuffer& request,
+                              grpc::ByteBuffer& reply) {
+    absl::Notification over;
+    grpc::Status status;
+    stub_.UnaryCall(&context, kEchoMethod, grpc::StubOptions(), &request, &reply,
+                    [&](const grpc::Status& end) {
+                      status = end;
+                      over.Notify();
+                    });
+    over.WaitForNotification();
+    return status;
+  }
+
   void CopyOut(const grpc::ByteBuffer& reply) {
     std::vector<grpc::Slice> slices;
     if (!reply.Dump(&slices).ok()) Fail("a reply that is compressed");
@@ -68,6 +93,7 @@ class RawCaller final : public Caller {
   }
 
   const BenchCase bench_case_;
+  const bool callback_;
   const std::vector<char> request_;
   std::vector<char> result_;
   grpc::GenericStub stub_;
@@ -138,11 +164,12 @@ class ProductCaller final : public Caller {
 
 }  // namespace
 
-std::unique_ptr<Caller> MakeFloorCaller(const std::string& address, const BenchCase& bench_case) {
+std::unique_ptr<Caller> MakeFloorCaller(const std::string& address, const BenchCase& bench_case,
+                                        bool callback) {
   const auto channel =
       grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
                                 client::MakeChannelArguments(ClientOptions{.timeout = kTimeout}));
-  return std::make_unique<RawCaller>(channel, bench_case, /*copy_out=*/true);
+  return std::make_unique<RawCaller>(channel, bench_case, /*copy_out=*/true, callback);
 }
 
 std::unique_ptr<Caller> MakePlainCaller(const std::string& address, const BenchCase& bench_case) {

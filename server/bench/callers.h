@@ -21,8 +21,10 @@ class Caller {
 };
 
 // Raw bytes out of the caller's memory and, by one copy, into it, through a connection set up as
-// the C++ client's.
-std::unique_ptr<Caller> MakeFloorCaller(const std::string& address, const BenchCase& bench_case);
+// the C++ client's. `callback`: the reply is awaited by a thread of gRPC's, as in the C++ client,
+// rather than by the caller's own.
+std::unique_ptr<Caller> MakeFloorCaller(const std::string& address, const BenchCase& bench_case,
+                                        bool callback);
 
 // Raw bytes on gRPC's defaults; the reply is left in its slices.
 std::unique_ptr<Caller> MakePlainCaller(const std::string& address, const BenchCase& bench_case);

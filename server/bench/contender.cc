@@ -17,7 +17,8 @@ namespace {
 
 std::unique_ptr<Caller> MakeCaller(const std::string& kind, const std::string& address,
                                    const BenchCase& bench_case) {
-  if (kind == "floor") return MakeFloorCaller(address, bench_case);
+  if (kind == "floor") return MakeFloorCaller(address, bench_case, /*callback=*/false);
+  if (kind == "floor, woken") return MakeFloorCaller(address, bench_case, /*callback=*/true);
   if (kind == "plain echo") return MakePlainCaller(address, bench_case);
   if (kind == "stubs") return MakeStubCaller(address, bench_case);
   return MakeProductCaller(address, bench_case);
@@ -99,7 +100,7 @@ int RunChild(const std::vector<std::string>& arguments) {
   if (arguments[1] == "tuned") TuneProcess();
   if (arguments[0] == "call") {
     AnswerWithSamples(kind, address);
-  } else if (kind == "floor") {
+  } else if (kind == "floor" || kind == "floor, woken") {
     ServeFloor(address);
   } else if (kind == "plain echo") {
     ServePlainEcho(address);

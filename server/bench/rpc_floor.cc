@@ -28,6 +28,7 @@ matrices. Every contender is measured in every round, one after another, and rat
 by round. Contenders, each with server and client in processes of their own:
 
   floor       gemmd's connections, process set-up and pool; one copy at each end and nothing else
+  , woken     the same, but a thread of gRPC's waits for the reply and wakes the caller
   plain echo  a ByteBuffer handler on gRPC's defaults that sends the request's slices back
   stubs       a handler on the generated protobuf classes, on gRPC's defaults
   gemmd       products of a gemmd that runs already, through the C++ client (--gemmd)
@@ -57,6 +58,7 @@ bool ParseCase(const std::string& text, BenchCase& bench_case) {
 
 std::vector<ContenderKind> ContenderKinds(const Flags& flags) {
   std::vector<ContenderKind> kinds = {{.name = "floor", .tuned = true}};
+  kinds.push_back({.name = "floor, woken", .tuned = true});
   if (!flags.floor_only) {
     kinds.push_back({.name = "plain echo"});
     kinds.push_back({.name = "stubs"});

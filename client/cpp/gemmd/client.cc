@@ -1,10 +1,10 @@
 #include "gemmd/client.h"
 
+#include <atomic>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
 #include "client/cpp/internal/address.h"
 #include "client/cpp/internal/callback_thread.h"
 #include "client/cpp/internal/checked_product.h"
@@ -12,6 +12,7 @@
 #include "client/cpp/internal/conversions.h"
 #include "client/cpp/internal/error.h"
 #include "client/cpp/internal/multiply_call.h"
+#include "client/cpp/internal/polled_queue.h"
 #include "client/cpp/internal/unary_call.h"
 #include "gemm/v1/gemm.pb.h"
 #include "grpc/health/v1/health.pb.h"
@@ -59,9 +60,11 @@ class Client::Impl {
     const auto call =
         client::MultiplyCall<Product>::Create(connection_, options_, *std::move(product));
     if (!call.ok()) return call.status();
-    absl::Notification over;
-    (*call)->Start([&over] { over.Notify(); });
-    over.WaitForNotification();
+    client::PolledQueue queue;
+    std::atomic<bool> over = false;
+    (*call)->unary_call()->PollOn(queue);
+    (*call)->Start([&over] { over = true; });
+    queue.RunUntil([&over] { return over.load(); });
     return (*call)->Finish();
   }
 
@@ -91,13 +94,15 @@ class Client::Impl {
     const grpc::Slice slice(request.SerializeAsString());
     const auto call = std::make_shared<client::UnaryCall>(connection_, options_, method,
                                                           grpc::ByteBuffer(&slice, 1));
-    absl::Notification over;
+    client::PolledQueue queue;
+    bool over = false;
     absl::StatusOr<grpc::ByteBuffer> bytes;
+    call->PollOn(queue);
     call->Start([&](client::UnaryCall::Outcome outcome) {
       bytes = std::move(outcome.reply);
-      over.Notify();
+      over = true;
     });
-    over.WaitForNotification();
+    queue.RunUntil([&over] { return over; });
     if (!bytes.ok()) return bytes.status();
     grpc::Slice whole;
     Reply reply;

@@ -74,14 +74,32 @@ Connection::Connection(const ClientOptions& options)
 
 void Connection::Call(grpc::ClientContext& context, const std::string& method,
                       const grpc::ByteBuffer& request, grpc::ByteBuffer& reply,
-                      std::function<void(const absl::Status&)> done) const {
+                      std::function<void(const absl::Status&)> done, PolledQueue* queue) const {
   context.AddMetadata(kRequestBytesKey, absl::StrCat(request.Length()));
-  // The callback API rather than a completion queue: gRPC's own threads keep serving the connection
-  // after this call, so borrowed memory comes back even if nobody calls again.
   grpc::GenericStub stub(channel_);
+  const absl::Time start = absl::Now();
+  if (queue != nullptr) {
+    struct Attempt {
+      std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader;
+      grpc::Status status;
+    };
+    const auto attempt = std::make_shared<Attempt>();
+    attempt->reader = stub.PrepareUnaryCall(&context, method, request, queue->queue());
+    attempt->reader->StartCall();
+    attempt->reader->Finish(
+        &reply, &attempt->status,
+        queue->Tag([this, method, done = std::move(done), start, attempt]() mutable {
+          attempt->reader.reset();  // it lies in the context's memory
+          done(ToStatus(attempt->status, method, start));
+        }));
+    return;
+  }
+  // Here gRPC's own threads keep serving the connection after this call, so that borrowed memory
+  // comes back even if nobody calls again.
   stub.UnaryCall(&context, method, grpc::StubOptions(), &request, &reply,
-                 [this, method, done = std::move(done), start = absl::Now()](
-                     const grpc::Status& status) { done(ToStatus(status, method, start)); });
+                 [this, method, done = std::move(done), start](const grpc::Status& status) {
+                   done(ToStatus(status, method, start));
+                 });
 }
 
 absl::Status Connection::ToStatus(const grpc::Status& status, const std::string& method,

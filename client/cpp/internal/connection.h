@@ -13,6 +13,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "client/cpp/internal/polled_queue.h"
 #include "gemmd/client.h"
 
 namespace gemm::client {
@@ -25,11 +26,12 @@ class Connection {
  public:
   explicit Connection(const ClientOptions& options);
 
-  // One attempt; returns at once. `method` is "/package.Service/Method". `done` is called once, on
-  // a thread of gRPC's or on this one; context, request and reply live until then.
+  // One attempt; returns at once. `method` is "/package.Service/Method". `done` is called once, as
+  // a step of `queue`, or if there is none on a thread of gRPC's or this one; context, request and
+  // reply live until then.
   void Call(grpc::ClientContext& context, const std::string& method,
             const grpc::ByteBuffer& request, grpc::ByteBuffer& reply,
-            std::function<void(const absl::Status&)> done) const;
+            std::function<void(const absl::Status&)> done, PolledQueue* queue = nullptr) const;
 
  private:
   absl::Status ToStatus(const grpc::Status& status, const std::string& method,

@@ -62,7 +62,8 @@ void UnaryCall::Attempt() {
   reply_.Clear();
   connection_.Call(
       *context, method_, request_, reply_,
-      [self = shared_from_this()](const absl::Status& status) { self->OnAttemptDone(status); });
+      [self = shared_from_this()](const absl::Status& status) { self->OnAttemptDone(status); },
+      queue_);
 }
 
 void UnaryCall::OnAttemptDone(const absl::Status& status) {
@@ -86,10 +87,15 @@ void UnaryCall::OnAttemptDone(const absl::Status& status) {
 bool UnaryCall::WaitForNextAttempt(absl::Duration wait) {
   absl::MutexLock lock(&mutex_);
   if (cancelled_) return false;
-  // The alarm's own thread calls back, so it may be set under the lock.
+  // It never calls back on this thread, so it may be set under the lock.
   alarm_ = std::make_unique<grpc::Alarm>();
-  alarm_->Set(absl::ToChronoTime(absl::Now() + wait),
-              [self = shared_from_this()](bool /*expired*/) { self->Attempt(); });
+  const auto expiry = absl::ToChronoTime(absl::Now() + wait);
+  if (queue_ != nullptr) {
+    alarm_->Set(queue_->queue(), expiry,
+                queue_->Tag([self = shared_from_this()] { self->Attempt(); }));
+  } else {
+    alarm_->Set(expiry, [self = shared_from_this()](bool /*expired*/) { self->Attempt(); });
+  }
   return true;
 }
 

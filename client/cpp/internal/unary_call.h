@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "client/cpp/internal/backoff.h"
 #include "client/cpp/internal/connection.h"
+#include "client/cpp/internal/polled_queue.h"
 #include "gemmd/client.h"
 
 namespace gemm::client {
@@ -38,6 +39,10 @@ class UnaryCall : public std::enable_shared_from_this<UnaryCall> {
   UnaryCall(const Connection& connection, const ClientOptions& options, std::string method,
             const grpc::ByteBuffer& request);
 
+  // Before Start: the call's steps are to be run by `queue`, whose thread starts it, instead of by
+  // gRPC's threads. It must live until the call is over.
+  void PollOn(PolledQueue& queue) { queue_ = &queue; }
+
   // `done` is called once, on a thread of gRPC's or on this one. The request and the attempts'
   // contexts are gone by then, so that memory lent to the request comes back soon.
   void Start(Done done);
@@ -55,6 +60,7 @@ class UnaryCall : public std::enable_shared_from_this<UnaryCall> {
   const std::string method_;
   const absl::Time start_;
   const absl::Time deadline_;
+  PolledQueue* queue_ = nullptr;  // constant after Start
 
   // Of the attempt or the wait under way; one at a time, so they need no lock.
   Done done_;
