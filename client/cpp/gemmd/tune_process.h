@@ -5,14 +5,10 @@
 
 namespace gemm {
 
-// Sets the whole process up for messages of megabytes, as gemmd does with its own: glibc's
-// allocator keeps freed memory rather than giving it back to the kernel, and gRPC reads and waits
-// in steps of what is expected (its environment variable GRPC_EXPERIMENTS, unless set already).
-// Calls of 16 MiB each way take about a fifth less time; the process stays as large as its busiest
-// moment.
-//
-// To be called first in main: before any thread starts, since it writes the environment, and before
-// gRPC's first use, which reads it. The library never does it by itself.
+// Sets glibc's allocator up for messages of megabytes, as gemmd does with its own: memory that gRPC
+// has freed is kept for the next message rather than given back to the kernel, and the process
+// stays as large as its busiest moment. To be called early in main; the library never does it by
+// itself, since it changes the whole process.
 void TuneClientProcess();
 
 }  // namespace gemm
