@@ -32,9 +32,10 @@ void Executor::Post(Task task) {
 void Executor::RunInParts(int parts, absl::FunctionRef<void(int)> part) {
   // Shared, since a helper may come when all is done; it must then not touch `part`.
   struct Parts {
+    explicit Parts(int parts_count) : count(parts_count), left(parts_count) {}
     const int count;
     std::atomic<int> next{0};
-    std::atomic<int> left{count};
+    std::atomic<int> left;
   };
   const auto shared = std::make_shared<Parts>(parts);
   const auto take_parts = [shared, part] {
