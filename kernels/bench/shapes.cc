@@ -154,6 +154,7 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
   AddTransposes(cases, 37, 2, 131);
   cases.Add("shared", 12, 65, 2600, 2, {.padding = 1, .beta = 1});
   cases.Add("shared", 64, 24, 1024, 1, {.alignment_bytes = 256});
+  cases.Add("cut", 65, 129, 516, 1, {.beta = 1});
   if (!full) return cases.Take();
 
   AddTransposes(cases, 131, 257, 67);
@@ -196,6 +197,10 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
     cases.Add("quarters", 30, 17000, 131, 1, {.transpose_b = true});
     cases.Add("quarters", 17000, 29, 159, 1, {.alignment_bytes = 256});
     cases.Add("quarters", 770, 833, 140, 2, {.transpose_b = true, .beta = 2});
+    // Tiles that are cut along k: fewer than a wave, and one more than a wave.
+    AddTransposes(cases, 300, 530, 523);
+    cases.Add("cut", 129, 257, 512, 1, {.transpose_a = true, .alignment_bytes = 256});
+    cases.Add("cut", 66, 34000, 515, 1, {.transpose_a = true, .beta = 1});
   }
   cases.Add("thin", 1, 4099, 37, 1, {});
   cases.Add("thin", 1, 1021, 509, 1, {.transpose_b = true});

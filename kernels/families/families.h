@@ -9,6 +9,7 @@ namespace gemm {
 
 const KernelFamily& PipelinedFamily();
 const KernelFamily& SlicedFamily();
+const KernelFamily& StreamKFamily();
 const KernelFamily& SkinnyFamily();
 const KernelFamily& SmallFamily();
 const KernelFamily& RegisterFamily();

@@ -1,9 +1,12 @@
-// The host side of the families that are built on ffma_pipeline.cuh. A product is one kernel, or,
-// where k is summed in chunks, that kernel and a second pass; batches whose chunk sums would need
-// too much workspace go in several such rounds.
+// The host side of the families that are built on ffma_multiply.cuh. A product is up to three
+// kernels: one that packs operands which the multiplying kernel cannot take as they lie, that one,
+// and, where k is summed in parts, a second pass. What needs too much workspace at once goes in
+// several such rounds (ffma_rounds.h).
 
 #ifndef GEMMD_KERNELS_FAMILIES_FFMA_FAMILY_H_
 #define GEMMD_KERNELS_FAMILIES_FFMA_FAMILY_H_
+
+#include <cuda.h>
 
 #include <array>
 #include <cstddef>
@@ -25,6 +28,23 @@ struct FfmaConfig {
   double lone_fraction;
 };
 
+// A kernel: the operands' tensor maps, each read only if it is fed by boxes, and the rest.
+using FfmaFunction = void (*)(CUtensorMap map_a, CUtensorMap map_b, FfmaGemm gemm);
+
+// A configuration's kernels by the feeds of A and B; null where there is none.
+struct FfmaFunctions {
+  FfmaFunction by_feed[2][2] = {};
+
+  // Whether an operand with k contiguous may stay as it is. A family has all feeds or boxes alone.
+  constexpr bool transposes() const { return by_feed[1][1] != nullptr; }
+};
+
+constexpr FfmaFunctions FfmaBoxes(FfmaFunction function) {
+  FfmaFunctions functions;
+  functions.by_feed[0][0] = function;
+  return functions;
+}
+
 class FfmaFamily : public KernelFamily {
  public:
   std::string_view name() const override { return name_; }
@@ -40,9 +60,9 @@ class FfmaFamily : public KernelFamily {
                      cudaStream_t stream) const override;
 
  protected:
-  // All spans are of static storage and of one length. `functions` are __global__ void(FfmaGemm).
+  // All spans are of static storage and of one length.
   FfmaFamily(std::string_view name, std::span<const FfmaConfig> configs,
-             std::span<const KernelConfig> kernel_configs, std::span<const void* const> functions)
+             std::span<const KernelConfig> kernel_configs, std::span<const FfmaFunctions> functions)
       : name_(name),
         ffma_configs_(configs),
         kernel_configs_(kernel_configs),
@@ -52,7 +72,7 @@ class FfmaFamily : public KernelFamily {
   const std::string_view name_;
   const std::span<const FfmaConfig> ffma_configs_;
   const std::span<const KernelConfig> kernel_configs_;
-  const std::span<const void* const> functions_;
+  const std::span<const FfmaFunctions> functions_;
 };
 
 template <size_t kCount>

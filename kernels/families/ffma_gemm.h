@@ -1,4 +1,4 @@
-// The kernel argument of the families that are built on ffma_pipeline.cuh.
+// The shapes and the kernel argument of the families that are built on ffma_multiply.cuh.
 
 #ifndef GEMMD_KERNELS_FAMILIES_FFMA_GEMM_H_
 #define GEMMD_KERNELS_FAMILIES_FFMA_GEMM_H_
@@ -11,24 +11,23 @@ namespace gemm {
 
 // How a tile of an operand comes into shared memory, where it lies with the rows of op(A) or the
 // columns of op(B), its "outer" index, contiguous.
-enum class FfmaLoad : uint8_t {
-  kOuter16,  // outer index contiguous in memory, every row 16-byte aligned: 16 bytes at a time
-  kOuter4,   // the same, unaligned
-  kDepth4,   // k contiguous in memory: transposed on the way, 4 bytes at a time
+enum class FfmaFeed : uint8_t {
+  kBoxes,        // outer index contiguous, rows 16-byte aligned: by the tensor copy engine
+  kTransposing,  // k contiguous: transposed on the way, 4 bytes at a time
 };
 
-inline constexpr int kFfmaDepth = 32;  // k-steps a stage, over all slices
 inline constexpr int kFfmaProducers = 128;
 inline constexpr int kFfmaRows = 8;  // results of a thread
 inline constexpr int kFfmaColumns = 16;
-inline constexpr int kFfmaPadding = 4;
+inline constexpr int kFfmaUnroll = 8;  // k-steps of the loop's body
 
-// How the results are shared out; see ffma_pipeline.cuh.
+// How the results are shared out; see ffma_multiply.cuh.
 struct FfmaShape {
   int lane_rows;  // threads of a warp along m; 32 / lane_rows along n
   int warps_m;
   int warps_n;
   int slices;  // 1 or 4
+  int depth;   // k-steps a stage, over all slices
   int stages;
   int blocks;  // a multiprocessor
 
@@ -37,30 +36,50 @@ struct FfmaShape {
   constexpr int tile_n() const { return kFfmaColumns * lane_columns() * warps_n; }
   constexpr int consumer_warps() const { return warps_m * warps_n * slices; }
   constexpr int threads() const { return 32 * consumer_warps() + kFfmaProducers; }
-  constexpr int slice_depth() const { return kFfmaDepth / slices; }
-  constexpr int pitch_a() const { return tile_m() + kFfmaPadding; }
-  constexpr int pitch_b() const { return tile_n() + kFfmaPadding; }
-  constexpr int bytes_a() const { return pitch_a() * kFfmaDepth * 4; }
-  constexpr int stage_bytes() const { return bytes_a() + pitch_b() * kFfmaDepth * 4; }
+  constexpr int slice_depth() const { return depth / slices; }
+};
+
+// A shape and how its operands come: what is compiled.
+struct FfmaKernel {
+  FfmaShape shape;
+  FfmaFeed feed_a;
+  FfmaFeed feed_b;
+
+  // 4 floats of padding put the 8 x 4 floats that a producer warp transposes at once into 32
+  // different banks; boxes lie packed.
+  constexpr int pitch_a() const {
+    return shape.tile_m() + (feed_a == FfmaFeed::kTransposing ? 4 : 0);
+  }
+  constexpr int pitch_b() const {
+    return shape.tile_n() + (feed_b == FfmaFeed::kTransposing ? 4 : 0);
+  }
+  constexpr int bytes_a() const { return pitch_a() * shape.depth * 4; }
+  constexpr int stage_bytes() const { return bytes_a() + pitch_b() * shape.depth * 4; }
   // The ring and its barriers, two a stage.
-  constexpr int shared_bytes() const { return (stage_bytes() + 16) * stages; }
+  constexpr int shared_bytes() const { return (stage_bytes() + 16) * shape.stages; }
 };
 
 struct FfmaGemm {
   StridedGemm<float> p;
-  FfmaLoad load_a;
-  FfmaLoad load_b;
-  bool store_16;  // rows of D are 16-byte aligned and C is not read
+  int box_step_a;  // from one matrix of the batch to the next: 1, or 0 if they share one
+  int box_step_b;
+  bool store_16;  // rows of D, and of C if it is read, are 16-byte aligned
   int tiles_m;
   int tiles_n;
   int chunks;
-  int work;          // batch_count * chunks * tiles
+  int work;          // batch_count * chunks * tiles, of stream_k only whole tiles
   int chunk_length;  // see sum_order.h
   int slice_length;  // products that a warp of those that share a tile sums: a quarter, or all
-  float one;         // see ffma_pipeline.cuh
-  // With several chunks: their sums, [chunk][batch][m][partial_pitch].
+  float one;         // see ffma_tile.cuh
+  // Sums of chunks, [chunk][batch][m][partial_pitch], or of parts of cut tiles,
+  // [batch][part][tile_m][tile_n].
   float* partial;
   int64_t partial_pitch;
+  // stream_k, see sum_order.h.
+  int stages;
+  int whole_tiles;
+  int cut_tiles;
+  int sharers;
 };
 
 }  // namespace gemm

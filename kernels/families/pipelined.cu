@@ -1,55 +1,56 @@
-// pipelined: the large f32 products on Hopper. See ffma_pipeline.cuh for the tile's picture, the
+// pipelined: the large f32 products on Hopper. See ffma_multiply.cuh for the tile's picture, the
 // ring and why it looks as it does; here a warp owns 64 x 64 results and sums all of k.
 //
-//   128 x 256: 8 consumer warps, 4 stages of 49 KiB; one block a multiprocessor, 216 registers a
-//   256 x 128  consumer and 72 a producer thread.
-//   128 x 128: 4 consumer warps, 3 stages of 33 KiB; two blocks, 208 and 48. For results that
+//   128 x 256: 8 consumer warps, 4 stages of 48 KiB; one block a multiprocessor, 232 registers a
+//   256 x 128  consumer and 40 a producer thread.
+//   128 x 128: 4 consumer warps, 3 stages of 32 KiB; two blocks, 208 and 40. For results that
 //              would leave a last wave of larger tiles half empty.
 //
 // Blocks stay and take tile after tile, so that the first stages of the next tile come in while the
 // sums of this one are stored.
 //
-// Any product of f32: how the operands lie decides only how the producers copy. Rows that are not
-// 16-byte aligned, and operands with k contiguous, are copied 4 bytes at a time.
+// Any product of f32: an operand that the copy engine cannot fetch, which A is unless transposed,
+// is packed first.
 
 #include "kernels/families/families.h"
 #include "kernels/families/ffma_family.h"
-#include "kernels/families/ffma_pipeline.cuh"
+#include "kernels/families/ffma_multiply.cuh"
 
 namespace gemm {
 namespace {
 
-// Fractions for the cost model: NVIDIA H200, 2026-11-29.
+// Fractions for the cost model: NVIDIA H200, 2026-11-30.
 constexpr FfmaConfig kConfigs[] = {
     {"pipelined_f32_sm90_128x256x32_s4",
      NumericsClass::kSequential,
-     {8, 2, 4, 1, 4, 1},
-     0.78,
-     0.76},
+     {8, 2, 4, 1, 32, 4, 1},
+     0.825,
+     0.81},
     {"pipelined_f32_sm90_256x128x32_s4",
      NumericsClass::kSequential,
-     {8, 4, 2, 1, 4, 1},
-     0.745,
-     0.72},
+     {8, 4, 2, 1, 32, 4, 1},
+     0.825,
+     0.80},
     {"pipelined_f32_sm90_128x128x32_s3",
      NumericsClass::kSequential,
-     {8, 2, 2, 1, 3, 2},
-     0.74,
+     {8, 2, 2, 1, 32, 3, 2},
+     0.845,
      0.70},
 };
 constexpr auto kKernelConfigs = ToKernelConfigs(kConfigs);
 
 template <int I>
 __global__ void __launch_bounds__(kConfigs[I].shape.threads(), kConfigs[I].shape.blocks)
-    Pipelined(const __grid_constant__ FfmaGemm g) {
-  constexpr bool kTwoBlocks = kConfigs[I].shape.blocks == 2;
-  FfmaMultiply<kConfigs[I].shape, kTwoBlocks ? 208 : 216, kTwoBlocks ? 48 : 72>(g);
+    Pipelined(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
+              const __grid_constant__ FfmaGemm g) {
+  FfmaMultiply<FfmaKernel{kConfigs[I].shape, FfmaFeed::kBoxes, FfmaFeed::kBoxes}, FfmaTiles,
+               kConfigs[I].shape.blocks == 2 ? 208 : 232, 40>(g, &map_a, &map_b);
 }
 
-const void* const kFunctions[] = {
-    reinterpret_cast<const void*>(&Pipelined<0>),
-    reinterpret_cast<const void*>(&Pipelined<1>),
-    reinterpret_cast<const void*>(&Pipelined<2>),
+const FfmaFunctions kFunctions[] = {
+    FfmaBoxes(&Pipelined<0>),
+    FfmaBoxes(&Pipelined<1>),
+    FfmaBoxes(&Pipelined<2>),
 };
 
 class Family final : public FfmaFamily {

@@ -1,67 +1,52 @@
 // sliced: f32 products on Hopper whose result is too small to fill the device. Four warps of a
 // block share a tile of 4096 results and sum a quarter of k each; where even that leaves
 // multiprocessors idle, blocks share a tile too, each with a chunk of k, and a second pass adds the
-// chunks. Where k is cut is in sum_order.h; the tile's picture is in ffma_pipeline.cuh.
+// chunks. Where k is cut is in sum_order.h; the tile's picture is in ffma_multiply.cuh.
 //
-//   64 x 64             5 stages of 17 KiB    for results that are wide and high
-//   32 x 128, 128 x 32  5 stages of 21 KiB    up to 32 rows or columns
-//   16 x 256, 256 x 16  3 stages of 35 KiB    up to 16
+//   64 x 64   3 stages of 32 to 34 KiB, 16 k-steps a slice; two blocks a multiprocessor, 208 or 216
+//             registers a consumer and 48 or 40 a producer thread
 //
-// Two blocks a multiprocessor, 192 registers a consumer and 64 a producer thread. The quarters meet
-// in the ring once it has run dry; the same order of additions whoever adds.
+// The quarters meet in the ring once it has run dry; the same order of additions whoever adds.
+//
+// An operand with k contiguous is transposed on its way into shared memory: packing it first would
+// cost a launch and a trip through memory that products this small do not make up for. A kernel is
+// compiled for each pair of layouts. What is not 16-byte aligned is packed.
 //
 // Lost (H200, 2026-11-29): eight warps a tile and one block a multiprocessor, 0.88x against 1.05x
-// of cuBLAS at 1024 cubed; 128 x 64 tiles, 0.89x; float atomics were not tried, since their order
-// of additions is anybody's.
+// of cuBLAS at 1024 cubed; 128 x 64 tiles, 0.89x; stages of 32 k-steps, five of them, with both
+// operands copied by threads, 58 us against 49 at 1024 cubed; float atomics were not tried, since
+// their order of additions is anybody's.
 
 #include "kernels/families/families.h"
 #include "kernels/families/ffma_family.h"
-#include "kernels/families/ffma_pipeline.cuh"
+#include "kernels/families/ffma_multiply.cuh"
 
 namespace gemm {
 namespace {
 
-constexpr FfmaShape kShapes[] = {
-    {8, 1, 1, 4, 5, 2},   // 64 x 64
-    {4, 1, 1, 4, 5, 2},   // 32 x 128
-    {16, 1, 1, 4, 5, 2},  // 128 x 32
-    {2, 1, 1, 4, 3, 2},   // 16 x 256
-    {32, 1, 1, 4, 3, 2},  // 256 x 16
-};
+constexpr FfmaShape kShape = {8, 1, 1, 4, 64, 3, 2};
 
-// Fractions for the cost model: NVIDIA H200, 2026-11-29.
+// Fractions for the cost model: NVIDIA H200, 2026-11-30.
 constexpr FfmaConfig kConfigs[] = {
-    {"sliced_f32_sm90_64x64x32_s5", NumericsClass::kQuarters, kShapes[0], 0.57, 0.47},
-    {"sliced_f32_sm90_32x128x32_s5", NumericsClass::kQuarters, kShapes[1], 0.56, 0.47},
-    {"sliced_f32_sm90_128x32x32_s5", NumericsClass::kQuarters, kShapes[2], 0.47, 0.30},
-    {"sliced_f32_sm90_16x256x32_s3", NumericsClass::kQuarters, kShapes[3], 0.50, 0.40},
-    {"sliced_f32_sm90_256x16x32_s3", NumericsClass::kQuarters, kShapes[4], 0.30, 0.17},
-    {"sliced_f32_sm90_64x64x32_s5_chunks", NumericsClass::kChunkedQuarters, kShapes[0], 0.57, 0.47},
-    {"sliced_f32_sm90_32x128x32_s5_chunks", NumericsClass::kChunkedQuarters, kShapes[1], 0.56,
-     0.50},
-    {"sliced_f32_sm90_128x32x32_s5_chunks", NumericsClass::kChunkedQuarters, kShapes[2], 0.47,
-     0.30},
-    {"sliced_f32_sm90_16x256x32_s3_chunks", NumericsClass::kChunkedQuarters, kShapes[3], 0.50,
-     0.40},
-    {"sliced_f32_sm90_256x16x32_s3_chunks", NumericsClass::kChunkedQuarters, kShapes[4], 0.30,
-     0.17},
+    {"sliced_f32_sm90_64x64x64_s3", NumericsClass::kQuarters, kShape, 0.72, 0.55},
+    {"sliced_f32_sm90_64x64x64_s3_chunks", NumericsClass::kChunkedQuarters, kShape, 0.72, 0.55},
 };
 constexpr auto kKernelConfigs = ToKernelConfigs(kConfigs);
 
-template <int I>
-__global__ void __launch_bounds__(kShapes[I].threads(), kShapes[I].blocks)
-    Sliced(const __grid_constant__ FfmaGemm g) {
-  FfmaMultiply<kShapes[I], 192, 64>(g);
+template <int kFeedA, int kFeedB>
+__global__ void __launch_bounds__(kShape.threads(), kShape.blocks)
+    Sliced(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
+           const __grid_constant__ FfmaGemm g) {
+  // A thread that transposes both operands has more to remember.
+  constexpr bool kBoth = kFeedA != 0 && kFeedB != 0;
+  FfmaMultiply<FfmaKernel{kShape, static_cast<FfmaFeed>(kFeedA), static_cast<FfmaFeed>(kFeedB)},
+               FfmaTiles, kBoth ? 208 : 216, kBoth ? 48 : 40>(g, &map_a, &map_b);
 }
 
 // Chunks are data, so both classes share their kernels.
-const void* const kFunctions[] = {
-    reinterpret_cast<const void*>(&Sliced<0>), reinterpret_cast<const void*>(&Sliced<1>),
-    reinterpret_cast<const void*>(&Sliced<2>), reinterpret_cast<const void*>(&Sliced<3>),
-    reinterpret_cast<const void*>(&Sliced<4>), reinterpret_cast<const void*>(&Sliced<0>),
-    reinterpret_cast<const void*>(&Sliced<1>), reinterpret_cast<const void*>(&Sliced<2>),
-    reinterpret_cast<const void*>(&Sliced<3>), reinterpret_cast<const void*>(&Sliced<4>),
-};
+constexpr FfmaFunctions kByFeed = {
+    {{&Sliced<0, 0>, &Sliced<0, 1>}, {&Sliced<1, 0>, &Sliced<1, 1>}}};
+constexpr FfmaFunctions kFunctions[] = {kByFeed, kByFeed};
 
 class Family final : public FfmaFamily {
  public:

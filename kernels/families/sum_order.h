@@ -49,13 +49,39 @@ inline int64_t TilesOf(int64_t size, int64_t tile) {
   return size / tile + (size % tile != 0 ? 1 : 0);
 }
 
-// Tiles of about 4096 results, of which a multiprocessor of an H200 holds two: 264 fill it.
+// Tiles of 64 x 64 results, of which a multiprocessor of an H200 holds two.
 inline int64_t QuarterTiles(const Problem& problem) {
-  const int64_t narrow = std::min(problem.m, problem.n);
-  const int64_t wide = std::max(problem.m, problem.n);
-  return narrow <= 16   ? TilesOf(wide, 256)
-         : narrow <= 32 ? TilesOf(wide, 128)
-                        : TilesOf(narrow, 64) * TilesOf(wide, 64);
+  return TilesOf(problem.m, 64) * TilesOf(problem.n, 64);
+}
+
+// The chunks of chunked_quarters: as long as should end first on 132 multiprocessors that take two
+// blocks each; all of k if that does. Times are in k-steps: to begin a block takes as long as 60, a
+// second pass 140, and a block that is alone is done before one of a pair (H200, 2026-11-30).
+inline int64_t QuarterChunkLength(const Problem& problem) {
+  constexpr int64_t kGranule = int64_t{kQuarters} * kQuarterGranule;
+  constexpr int64_t kMultiprocessors = 132;
+  constexpr int64_t kBegin = 60;
+  constexpr int64_t kSecondPass = 140;
+  constexpr double kAlone = 0.65;  // of two blocks' time
+  const int64_t tiles = QuarterTiles(problem);
+  const int64_t k = std::max<int64_t>(1, problem.k);
+  const int64_t shortest = k < 512 ? kGranule : 2 * kGranule;
+  int64_t best = 0;
+  double least = 0;
+  for (int64_t chunks = 1; chunks <= 256 && (chunks == 1 || k / chunks >= shortest); ++chunks) {
+    const int64_t length = TilesOf(TilesOf(k, chunks), kGranule) * kGranule;
+    const int64_t blocks = tiles * TilesOf(k, length);
+    const int64_t rounds = TilesOf(blocks, kMultiprocessors);
+    const double waves = static_cast<double>(rounds / 2 * 2) + (rounds % 2 != 0 ? 2 * kAlone : 0);
+    const double steps =
+        waves * static_cast<double>(length + kBegin) +
+        (length < k ? static_cast<double>(kSecondPass) + static_cast<double>(blocks) / 1.7 : 0);
+    if (chunks == 1 || steps < least) {
+      best = length;
+      least = steps;
+    }
+  }
+  return best;
 }
 
 // The class of those that share k by its sizes, or sequential.
@@ -71,23 +97,24 @@ inline NumericsClass NumericsOf(const Problem& problem) {
     return NumericsClass::kQuarters;
   }
   if (narrow <= kMostSkinny) return NumericsClass::kChunkedLanes;
-  // Up to 128 tiles leave half of the device idle even when four warps share a tile.
-  const int64_t tiles = QuarterTiles(problem);
-  if (tiles <= 128) return NumericsClass::kChunkedQuarters;
-  // From 640 on, tiles of 128 x 128 and more fill it alone, unless the result is too narrow.
-  if (tiles <= 640 || narrow <= 64) return NumericsClass::kQuarters;
-  return NumericsClass::kSequential;
+  // From 640 tiles on, tiles of 128 x 128 and more fill it alone, unless the result is too narrow.
+  if (QuarterTiles(problem) > 640 && narrow > 64) return NumericsClass::kSequential;
+  return QuarterChunkLength(problem) < problem.k ? NumericsClass::kChunkedQuarters
+                                                 : NumericsClass::kQuarters;
 }
 
 // How stream_k cuts: tiles are counted along m in groups of 8 tile rows, the cut ones last.
 struct StreamKOrder {
-  static constexpr int64_t kTileM = 128;
-  static constexpr int64_t kTileN = 256;
+  static constexpr int64_t kShort = 128;  // sides of a tile
+  static constexpr int64_t kLong = 256;
   static constexpr int64_t kStage = 32;  // cuts of k are multiples of it
   static constexpr int64_t kWorkers = 132;
   static constexpr int64_t kGroup = 8;
   static constexpr int64_t kLeastShare = 4;  // stages
 
+  bool upright;  // tiles of 256 x 128
+  int64_t tile_m;
+  int64_t tile_n;
   int64_t tiles_m;
   int64_t tiles_n;
   int64_t stages;       // of a tile
@@ -96,8 +123,12 @@ struct StreamKOrder {
   int64_t sharers;      // workers that share the cut ones
 
   explicit StreamKOrder(const Problem& problem)
-      : tiles_m(TilesOf(problem.m, kTileM)),
-        tiles_n(TilesOf(problem.n, kTileN)),
+      : upright(TilesOf(problem.m, kLong) * TilesOf(problem.n, kShort) <
+                TilesOf(problem.m, kShort) * TilesOf(problem.n, kLong)),
+        tile_m(upright ? kLong : kShort),
+        tile_n(upright ? kShort : kLong),
+        tiles_m(TilesOf(problem.m, tile_m)),
+        tiles_n(TilesOf(problem.n, tile_n)),
         stages(TilesOf(problem.k, kStage)),
         whole_tiles(tiles_m * tiles_n / kWorkers * kWorkers),
         cut_tiles(tiles_m * tiles_n - whole_tiles),
@@ -107,9 +138,10 @@ struct StreamKOrder {
   // as a tile.
   int64_t Start(int64_t sharer) const { return sharer * (cut_tiles * stages) / sharers; }
 
-  int64_t TileAt(int64_t tile_m, int64_t tile_n) const {
-    const int64_t first = tile_m / kGroup * kGroup;
-    return first * tiles_n + tile_n * std::min(kGroup, tiles_m - first) + tile_m - first;
+  // The number of a tile by its row and column of tiles.
+  int64_t TileAt(int64_t row, int64_t column) const {
+    const int64_t first = row / kGroup * kGroup;
+    return first * tiles_n + column * std::min(kGroup, tiles_m - first) + row - first;
   }
 };
 
@@ -168,14 +200,8 @@ inline int64_t ChunkLength(NumericsClass numerics, const Problem& problem) {
       break;
     case NumericsClass::kQuarters:
       return std::max<int64_t>(1, TilesOf(k, kGranule)) * kGranule;
-    case NumericsClass::kChunkedQuarters: {
-      // As many as fill the device, in up to four while they are 64 long or longer, in more while
-      // they are 256: shorter ones do not make up for the second pass.
-      const int64_t fill = 264 / std::max<int64_t>(1, QuarterTiles(problem));
-      const int64_t worthwhile = std::max(std::min<int64_t>(4, k / 64), k / 256);
-      const int64_t chunks = std::clamp<int64_t>(std::min(fill, worthwhile), 1, 256);
-      return std::max<int64_t>(1, TilesOf(TilesOf(k, chunks), kGranule)) * kGranule;
-    }
+    case NumericsClass::kChunkedQuarters:
+      return QuarterChunkLength(problem);
     case NumericsClass::kChunkedLanes:
       return LaneChunkLength(problem);
   }

@@ -47,10 +47,16 @@ TEST(Families, RunEveryCheckedCaseOfTheirTypeAndClassAlone) {
   for (DType dtype : {DType::kF32, DType::kF64}) {
     const DType other = dtype == DType::kF32 ? DType::kF64 : DType::kF32;
     for (const CheckCase& check_case : CheckCases(dtype, CaseSet::kFull)) {
+      bool streamed = false;
       ForEachKernel(dtype, [&](const KernelFamily& family, int config) {
         // Sequential kernels run everything, the others what is summed in their order.
         const NumericsClass numerics = family.configs()[config].numerics;
-        const bool runs = MayBeSummed(check_case.problem, numerics);
+        bool runs = MayBeSummed(check_case.problem, numerics);
+        if (numerics == NumericsClass::kStreamK) {
+          // One of its two tiles.
+          runs = runs && family.WhyNot(check_case.problem, H200(), config).empty();
+          streamed = streamed || runs;
+        }
         EXPECT_EQ(family.WhyNot(check_case.problem, H200(), config).empty(), runs)
             << family.configs()[config].name << ": " << check_case.name;
         if (!runs) return;
@@ -58,6 +64,8 @@ TEST(Families, RunEveryCheckedCaseOfTheirTypeAndClassAlone) {
         EXPECT_GT(seconds, 0) << family.configs()[config].name << ": " << check_case.name;
         EXPECT_LT(seconds, 10) << family.configs()[config].name << ": " << check_case.name;
       });
+      EXPECT_EQ(streamed, MayBeSummed(check_case.problem, NumericsClass::kStreamK))
+          << check_case.name;
     }
     ForEachKernel(other, [&](const KernelFamily& family, int config) {
       EXPECT_NE(family.WhyNot(DenseProblem(dtype, 8, 8, 8), H200(), config), "");
@@ -76,7 +84,7 @@ TEST(Families, ReferenceTakesWhatOthersCannot) {
   EXPECT_EQ(Select(wide, H200(), Families()).reason, "only one");
 }
 
-TEST(Families, PlanOneLaunchForEachProblemThatIsNotEmpty) {
+TEST(Families, PlanLaunchesForEachProblemThatIsNotEmpty) {
   const std::vector<Problem> problems = {
       DenseProblem(DType::kF32, 3, 5, 7), DenseProblem(DType::kF32, 0, 5, 7),
       DenseProblem(DType::kF32, 3, 5, 7, 0), DenseProblem(DType::kF32, 300, 500, 0, 4)};
@@ -84,7 +92,7 @@ TEST(Families, PlanOneLaunchForEachProblemThatIsNotEmpty) {
   ForEachKernel(DType::kF32, [&](const KernelFamily& family, int config) {
     const Plan plan = family.MakePlan(problems, H200(), config);
     EXPECT_EQ(plan.config, config);
-    EXPECT_EQ(plan.launches, family.Groups(config) ? 1 : 2);
+    EXPECT_GE(plan.launches, family.Groups(config) ? 1 : 2);
     EXPECT_GT(plan.args_bytes, 0u);
     EXPECT_LE(plan.device_args_bytes, plan.args_bytes);
     // Encode stays inside what it asked for.
@@ -125,14 +133,17 @@ TEST(Families, PlanOneLaunchForAGroup) {
 
 // Chunks cost workspace; large batches go in rounds instead of growing it.
 TEST(Families, KeepChunkSumsWithinARound) {
-  const Problem one = DenseProblem(DType::kF32, 64, 64, 65536);
-  const Problem many = DenseProblem(DType::kF32, 64, 64, 65536, 1000);
+  Problem one = DenseProblem(DType::kF32, 64, 64, 65536);
+  for (MatrixLayout* layout : {&one.a, &one.b, &one.d}) layout->alignment_bytes = 256;
+  Problem many = one;
+  many.batch_count = 1000;
   int with_chunks = 0;
   ForEachKernel(DType::kF32, [&](const KernelFamily& family, int config) {
     if (!family.WhyNot(one, H200(), config).empty()) return;
     const Plan plan = family.MakePlan({&one, 1}, H200(), config);
     if (family.configs()[config].numerics == NumericsClass::kSequential) {
-      EXPECT_EQ(plan.workspace_bytes, 0u) << family.configs()[config].name;
+      // At most A, packed.
+      EXPECT_LE(plan.workspace_bytes, size_t{64} * 65536 * 4) << family.configs()[config].name;
       return;
     }
     ++with_chunks;
@@ -204,7 +215,7 @@ TEST(SumOrder, CutsKIntoWholeGranulesThatCoverIt) {
   const auto chunks = [](int64_t m, int64_t n, int64_t k) {
     return ChunkCount(NumericsClass::kChunkedQuarters, DenseProblem(DType::kF32, m, n, k));
   };
-  EXPECT_EQ(chunks(512, 512, 512), 4);
+  EXPECT_EQ(chunks(64, 7168, 16384), 7);
   EXPECT_EQ(chunks(64, 4096, 4096), 4);
   EXPECT_EQ(chunks(256, 256, 8192), 16);
   EXPECT_EQ(chunks(64, 64, 65536), 256);
@@ -262,7 +273,7 @@ TEST(Families, SumLanesWithinABoundedWorkspace) {
 
 TEST(SumOrder, StreamKSharesEveryCutTileWhole) {
   const int64_t shapes[][3] = {{1536, 1536, 1536}, {3072, 1500, 1024}, {4096, 4096, 4096},
-                               {300, 530, 520},    {4095, 4097, 4099}, {65, 65, 512}};
+                               {300, 530, 520},    {4097, 4097, 4099}, {65, 65, 512}};
   for (const auto& shape : shapes) {
     const Problem problem = DenseProblem(DType::kF32, shape[0], shape[1], shape[2]);
     ASSERT_TRUE(MayBeSummed(problem, NumericsClass::kStreamK)) << shape[0];
@@ -331,21 +342,21 @@ TEST(Model, ChoicesAreTheseUntilMeasuredOtherwise) {
       {DType::kF32, 128, 128, 128, 1, "small_f32"},
       {DType::kF32, 256, 256, 256, 1, "small_f32"},
       {DType::kF32, 512, 512, 512, 1, "small_f32_quarters"},
-      {DType::kF32, 1024, 1024, 1024, 1, "sliced_f32_sm90_64x64x32_s5"},
-      {DType::kF32, 1023, 1025, 1027, 1, "small_f32"},
-      {DType::kF32, 2048, 2048, 2048, 1, "pipelined_f32_sm90_128x256x32_s4"},
-      {DType::kF32, 4096, 4096, 4096, 1, "pipelined_f32_sm90_128x256x32_s4"},
+      {DType::kF32, 1024, 1024, 1024, 1, "sliced_f32_sm90_64x64x64_s3"},
+      {DType::kF32, 1023, 1025, 1027, 1, "stream_k_f32_sm90_256x128x32_s4"},
+      {DType::kF32, 2048, 2048, 2048, 1, "pipelined_f32_sm90_128x128x32_s3"},
+      {DType::kF32, 4096, 4096, 4096, 1, "stream_k_f32_sm90_128x256x32_s4"},
       {DType::kF32, 1, 4096, 4096, 1, "skinny_f32_sm90_clusters"},
       {DType::kF32, 8, 4096, 4096, 1, "skinny_f32_sm90_clusters"},
-      {DType::kF32, 128, 4096, 4096, 1, "sliced_f32_sm90_64x64x32_s5_chunks"},
-      {DType::kF32, 64, 64, 65536, 1, "sliced_f32_sm90_64x64x32_s5_chunks"},
-      {DType::kF32, 8192, 8192, 64, 1, "pipelined_f32_sm90_128x256x32_s4"},
+      {DType::kF32, 128, 4096, 4096, 1, "stream_k_f32_sm90_128x256x32_s4"},
+      {DType::kF32, 64, 64, 65536, 1, "sliced_f32_sm90_64x64x64_s3_chunks"},
+      {DType::kF32, 8192, 8192, 64, 1, "pipelined_f32_sm90_128x128x32_s3"},
       {DType::kF32, 6144, 4, 2048, 1, "skinny_f32_sm90_clusters"},
       {DType::kF32, 64, 64, 64, 256, "small_f32"},
       {DType::kF32, 4096, 1, 4096, 1, "skinny_f32_sm90_clusters"},
       {DType::kF32, 4096, 16, 4096, 1, "skinny_f32_sm90_clusters"},
       {DType::kF32, 32, 4096, 4096, 1, "skinny_f32_sm90_clusters"},
-      {DType::kF32, 1536, 1536, 1536, 1, "sliced_f32_sm90_64x64x32_s5"},
+      {DType::kF32, 1536, 1536, 1536, 1, "stream_k_f32_sm90_128x256x32_s4"},
       {DType::kF64, 128, 128, 128, 1, "tiled_f64_16x16x16"},
       {DType::kF64, 256, 256, 256, 1, "tiled_f64_16x16x16"},
       {DType::kF64, 512, 512, 512, 1, "register_f64_64x64x8"},

@@ -89,7 +89,7 @@ float SumInOrder(NumericsClass numerics, const Problem& problem, int64_t row, in
   };
   if (numerics == NumericsClass::kStreamK) {
     const StreamKOrder order(problem);
-    const int64_t tile = order.TileAt(row / StreamKOrder::kTileM, column / StreamKOrder::kTileN);
+    const int64_t tile = order.TileAt(row / order.tile_m, column / order.tile_n);
     if (tile < order.whole_tiles) return sequential(0, k);
     // The sharers whose shares have stages of this tile, in order.
     const int64_t first = (tile - order.whole_tiles) * order.stages;
@@ -136,9 +136,10 @@ float SumInOrder(NumericsClass numerics, const Problem& problem, int64_t row, in
 // A class is a promise about bits, so it is checked against its definition, not only kernel against
 // kernel.
 TEST_F(GpuTest, KernelsSumAsTheirClassDefines) {
-  const int64_t shapes[][3] = {{67, 45, 333},   {300, 200, 1111}, {9, 600, 2100},  {600, 30, 700},
-                               {64, 64, 33000}, {12, 33000, 131}, {700, 900, 141}, {3, 45, 5000},
-                               {600, 2, 333},   {1, 1, 90000},    {40, 700, 3000}, {24, 1100, 600}};
+  const int64_t shapes[][3] = {{67, 45, 333},   {300, 200, 1111}, {9, 600, 2100},   {600, 30, 700},
+                               {64, 64, 33000}, {600, 1100, 700}, {12, 33000, 131}, {700, 900, 141},
+                               {3, 45, 5000},   {600, 2, 333},    {1, 1, 90000},    {40, 700, 3000},
+                               {24, 1100, 600}};
   std::set<NumericsClass> seen;
   for (const auto& shape : shapes) {
     for (const bool transposed : {false, true}) {
@@ -209,7 +210,8 @@ TEST_F(GpuTest, KernelsSumAsTheirClassDefines) {
 
 // Bits do not depend on the company: a batch in one launch and each product alone.
 TEST_F(GpuTest, BatchesHaveTheBitsOfTheirProducts) {
-  const int64_t shapes[][3] = {{64, 64, 65536}, {2, 130, 9000}, {5, 4096, 256}, {200, 100, 600}};
+  const int64_t shapes[][3] = {
+      {64, 64, 65536}, {2, 130, 9000}, {5, 4096, 256}, {200, 100, 600}, {300, 600, 700}};
   for (const auto& shape : shapes) {
     constexpr int64_t kBatch = 19;  // 64 x 64 x 65536 goes in rounds of 16
     Problem batch = DenseProblem(DType::kF32, shape[0], shape[1], shape[2], kBatch);

@@ -1,0 +1,331 @@
+// The machinery of the f32 kernels for Hopper: producer warps copy tiles of A and B into a ring of
+// stages in shared memory, consumer warps multiply. A consumer thread holds 8 x 16 results.
+//
+//                    B  depth x tile_n     a warp: kLaneRows x kLaneColumns threads. A thread's
+//                    | 4 cols |..x4..|     rows are 2 groups of 4, its columns 4 groups of 4,
+//   A tile_m x depth +--------+------+     groups one warp's width apart, so that its 16-byte loads
+//             4 rows |  4x4   |      |     are consecutive: 2 + 4 loads for 128 multiply-adds
+//             ..x2.. |        |      |
+//                    +--------+------+     warps: kWarpsM x kWarpsN tiles, and kSlices of them
+//                    share
+//                                          each tile and take a part of k each
+//
+// A stage: A as [depth][tile_m], B as [depth][tile_n], whatever their layout in memory. An operand
+// that lies so comes by boxes that one thread asks for; one with k contiguous is transposed by four
+// producer warps, if the kernel is for that. Everything else has been packed before, by
+// pack_operands.h: then the kernel starts early and its producers wait.
+//
+// Why this shape (H200, 2026-11-29): an FFMA reads three registers from two banks, and what is left
+// of the peak after the loads is decided by register allocation. With both operands
+// outer-contiguous a k-step needs 8 + 16 operand registers, and ptxas keeps a sum and its A operand
+// in different banks, as long as nothing ties sums together: so the epilogue multiplies every sum
+// by a scalar (alpha or `one`, an exact 1 that the compiler cannot see) before a 16-byte store. The
+// unrolled body is 8 k-steps, 17 KB; 16 k-steps lost 3 %, 32 lost 17 %, to the instruction cache. A
+// operand with k contiguous in shared memory, 4 k-steps a load, lost 10 % to bank conflicts. Copies
+// by cp.async of 128 threads for both operands, 16 bytes at a time where aligned, lost 7 to 10 % to
+// the issue slots that they take.
+
+#ifndef GEMMD_KERNELS_FAMILIES_FFMA_MULTIPLY_CUH_
+#define GEMMD_KERNELS_FAMILIES_FFMA_MULTIPLY_CUH_
+
+#include <cuda_runtime.h>
+
+#include "kernels/families/ffma_feed.cuh"
+#include "kernels/families/ffma_pieces.cuh"
+#include "kernels/families/ffma_tile.cuh"
+#include "kernels/ptx/dependent_launch.cuh"
+#include "kernels/ptx/mbarrier.cuh"
+#include "kernels/ptx/warpgroup.cuh"
+
+namespace gemm {
+
+// The ring and its barriers in shared memory.
+template <int kStageBytes, int kStages>
+struct FfmaRing {
+  uint32_t base;
+  int stage = 0;
+  uint32_t parity;
+
+  __device__ __forceinline__ uint32_t Stage() const { return base + kStageBytes * stage; }
+  __device__ __forceinline__ uint32_t Full() const {
+    return base + kStageBytes * kStages + 8 * stage;
+  }
+  __device__ __forceinline__ uint32_t Empty() const { return Full() + 8 * kStages; }
+  __device__ __forceinline__ void GoOn() {
+    if (++stage == kStages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// The stages of a piece of work; of them those that are full for one slice, and its products in
+// the one after those.
+struct FfmaDepth {
+  int stages;
+  int full_stages;
+  int tail;
+
+  template <int kSlices, int kSliceDepth>
+  __device__ __forceinline__ static FfmaDepth Of(const FfmaGemm& g, int length, int slice) {
+    const int mine =
+        kSlices == 1 ? length : max(0, min(length - slice * g.slice_length, g.slice_length));
+    const int longest = kSlices == 1 ? length : min(length, g.slice_length);
+    return {(longest + kSliceDepth - 1) / kSliceDepth, mine / kSliceDepth, mine % kSliceDepth};
+  }
+};
+
+template <FfmaKernel kKernel, typename Pieces, typename Ring>
+__device__ __forceinline__ void FfmaProduce(const FfmaGemm& g, const CUtensorMap* map_a,
+                                            const CUtensorMap* map_b, Ring ring) {
+  using Layout = FfmaLayout<kKernel>;
+  constexpr int kSlices = kKernel.shape.slices;
+  constexpr int kDepth = kKernel.shape.depth;
+  constexpr bool kAnyBox = Layout::kBoxA || Layout::kBoxB;
+  constexpr bool kAnyTransposing = !Layout::kBoxA || !Layout::kBoxB;
+  const int thread = static_cast<int>(threadIdx.x) - 32 * Layout::kConsumers;
+  if (!kAnyTransposing && thread != 0) return;
+  WaitForKernelBefore();
+  ring.parity = 1;
+  const int pieces = Pieces::Count(g);
+  for (int i = 0; i < pieces; ++i) {
+    const FfmaPiece piece = Pieces::At(g, i);
+    const int row0 = piece.tile_m * Layout::kTileM;
+    const int column0 = piece.tile_n * Layout::kTileN;
+    const int slice_length = kSlices == 1 ? piece.length : g.slice_length;
+    const int longest = min(piece.length, slice_length);
+    const FfmaTransposer<Layout::kTileM, kDepth, kSlices> a(
+        g.p.a + piece.batch * g.p.a_batch + row0 * g.p.a_row + piece.begin, g.p.a_row, g.p.m - row0,
+        piece.length, slice_length, thread);
+    const FfmaTransposer<Layout::kTileN, kDepth, kSlices> b(
+        g.p.b + piece.batch * g.p.b_batch + column0 * g.p.b_column + piece.begin, g.p.b_column,
+        g.p.n - column0, piece.length, slice_length, thread);
+    for (int first = 0; first < longest; first += Layout::kSliceDepth) {
+      BarrierWait(ring.Empty(), ring.parity);
+      if (kAnyBox && thread == 0) {
+        BarrierArriveExpecting(ring.Full(), Layout::kBoxBytes);
+        if constexpr (Layout::kBoxA) {
+          FfmaCopyBoxes<kSlices, Layout::kSliceDepth, Layout::kPitchA>(
+              ring.Stage(), map_a, row0, piece.begin + first, slice_length,
+              static_cast<int>(piece.batch) * g.box_step_a, ring.Full());
+        }
+        if constexpr (Layout::kBoxB) {
+          FfmaCopyBoxes<kSlices, Layout::kSliceDepth, Layout::kPitchB>(
+              ring.Stage() + Layout::kBytesA, map_b, column0, piece.begin + first, slice_length,
+              static_cast<int>(piece.batch) * g.box_step_b, ring.Full());
+        }
+      }
+      if constexpr (!Layout::kBoxA) a.Copy(ring.Stage(), first);
+      if constexpr (!Layout::kBoxB) b.Copy(ring.Stage() + Layout::kBytesA, first);
+      if constexpr (kAnyTransposing) BarrierArriveAfterCopies(ring.Full());
+      ring.GoOn();
+    }
+  }
+  // Shared memory must not be given away under copies that are on their way. Boxes have arrived
+  // when consumers are done.
+  if constexpr (kAnyTransposing) WaitForCopies();
+}
+
+// Sums a piece of work of `length` products. Every stage is waited for and handed back, but a
+// slice's last ones may be partly or wholly empty. Products that do not exist must not be added as
+// 0 * 0: that would turn a sum of -0 into +0, and the bits would differ from those of other
+// kernels.
+template <FfmaKernel kKernel, typename Pieces, typename Ring>
+__device__ __forceinline__ void FfmaSum(const FfmaGemm& g, int i, int slice, uint32_t offset_a,
+                                        uint32_t offset_b, Ring* ring,
+                                        float (&sum)[kFfmaRows][kFfmaColumns]) {
+  using Layout = FfmaLayout<kKernel>;
+  constexpr int kSlices = kKernel.shape.slices;
+  constexpr int kSteps = Layout::kSteps;
+#pragma unroll
+  for (int r = 0; r < kFfmaRows; ++r) {
+#pragma unroll
+    for (int j = 0; j < kFfmaColumns; ++j) sum[r][j] = 0;
+  }
+  // Gives the stage to the producers, once the warp's loads from it have been issued.
+  const auto hand_back = [&] {
+    __syncwarp();
+    if (ElectOne()) BarrierArrive(ring->Empty());
+  };
+  float a[2][kFfmaRows];
+  float b[2][kFfmaColumns];
+  const FfmaDepth depth =
+      FfmaDepth::Of<kSlices, Layout::kSliceDepth>(g, Pieces::At(g, i).length, slice);
+  if (depth.stages > 0) {
+    BarrierWait(ring->Full(), ring->parity);
+    FfmaLoad<kKernel>(a[0], b[0], ring->Stage() + offset_a, ring->Stage() + offset_b);
+  }
+  const bool full_to_the_end = depth.full_stages == depth.stages;
+  for (int left = depth.full_stages; left > 0; --left) {
+    Ring after = *ring;
+    after.GoOn();
+    uint32_t from_a = ring->Stage() + offset_a;
+    uint32_t from_b = ring->Stage() + offset_b;
+#pragma unroll 1
+    for (int o = 0; o < kSteps; ++o) {
+#pragma unroll
+      for (int u = 0; u < kFfmaUnroll; ++u) {
+        // Operands of the next k-step come in while this one is computed.
+        if (u < kFfmaUnroll - 1) {
+          FfmaLoad<kKernel>(a[(u + 1) & 1], b[(u + 1) & 1], from_a + (u + 1) * Layout::kPitchA,
+                            from_b + (u + 1) * Layout::kPitchB);
+        } else {
+          if (o == kSteps - 1) {
+            if constexpr (kSteps == 1) hand_back();
+            if (left > 1 || !full_to_the_end) BarrierWait(after.Full(), after.parity);
+            from_a = after.Stage() + offset_a;
+            from_b = after.Stage() + offset_b;
+          } else {
+            from_a += kFfmaUnroll * Layout::kPitchA;
+            from_b += kFfmaUnroll * Layout::kPitchB;
+          }
+          FfmaLoad<kKernel>(a[(u + 1) & 1], b[(u + 1) & 1], from_a, from_b);
+        }
+        FfmaStep(sum, a[u & 1], b[u & 1]);
+      }
+    }
+    if constexpr (kSteps > 1) hand_back();
+    *ring = after;
+  }
+  if (full_to_the_end) return;
+  const FfmaPlace<kKernel> again(ThreadIndexAgain());
+  const FfmaDepth rest =
+      FfmaDepth::Of<kSlices, Layout::kSliceDepth>(g, Pieces::At(g, i).length, again.slice);
+#pragma unroll 1
+  for (int l = 0; l < rest.tail; ++l) {
+    FfmaStep(sum, a[0], b[0]);
+    const int next = l + 1 < rest.tail ? l + 1 : l;
+    FfmaLoad<kKernel>(a[0], b[0], ring->Stage() + offset_a + next * Layout::kPitchA,
+                      ring->Stage() + offset_b + next * Layout::kPitchB);
+  }
+#pragma unroll 1
+  for (int s = rest.full_stages; s < rest.stages; ++s) {
+    if (s != rest.full_stages) BarrierWait(ring->Full(), ring->parity);
+    hand_back();
+    ring->GoOn();
+  }
+}
+
+// Adds the quarters of a tile in the ring, which nothing writes any more: a block whose warps share
+// tiles has one piece of work. Each warp of a tile stores a part of it.
+template <FfmaKernel kKernel>
+__device__ __forceinline__ void FfmaMeet(const FfmaGemm& g, const FfmaPiece& piece, uint32_t ring,
+                                         const float (&sum)[kFfmaRows][kFfmaColumns]) {
+  using Layout = FfmaLayout<kKernel>;
+  constexpr int kSlices = kKernel.shape.slices;
+  constexpr int kGroups = kFfmaRows * kFfmaColumns / 4;
+  static_assert(Layout::kStageBytes * kKernel.shape.stages >= Layout::kConsumers * kGroups * 512,
+                "the sums fit the ring");
+  const FfmaPlace<kKernel> at(ThreadIndexAgain());
+  const uint32_t mine =
+      ring + (((at.slice * Layout::kTileWarps + at.tile_warp) * kGroups) * 32 + at.lane) * 16;
+  NamedBarrier<1, 32 * Layout::kConsumers>();
+#pragma unroll
+  for (int i = 0; i < kFfmaRows; ++i) {
+#pragma unroll
+    for (int q = 0; q < kFfmaColumns / 4; ++q) {
+      StoreShared4(
+          mine + (i * kFfmaColumns / 4 + q) * 512,
+          make_float4(Multiply(g.one, sum[i][4 * q]), Multiply(g.one, sum[i][4 * q + 1]),
+                      Multiply(g.one, sum[i][4 * q + 2]), Multiply(g.one, sum[i][4 * q + 3])));
+    }
+  }
+  NamedBarrier<1, 32 * Layout::kConsumers>();
+  const int64_t row0 = int64_t{piece.tile_m} * Layout::kTileM + at.row;
+  const int64_t column0 = int64_t{piece.tile_n} * Layout::kTileN + at.column;
+#pragma unroll 4
+  for (int e = 0; e < kGroups / kSlices; ++e) {
+    const int id = at.slice * (kGroups / kSlices) + e;
+    const uint32_t from = ring + ((at.tile_warp * kGroups + id) * 32 + at.lane) * 16;
+    float4 total = LoadShared4(from);
+#pragma unroll
+    for (int s = 1; s < kSlices; ++s) {
+      const float4 v = LoadShared4(from + s * Layout::kTileWarps * kGroups * 512);
+      total.x = __fadd_rn(total.x, v.x);
+      total.y = __fadd_rn(total.y, v.y);
+      total.z = __fadd_rn(total.z, v.z);
+      total.w = __fadd_rn(total.w, v.w);
+    }
+    const int i = id / (kFfmaColumns / 4);
+    const int64_t row = row0 + i / 4 * Layout::kRowGroup + i % 4;
+    const int64_t column = column0 + id % (kFfmaColumns / 4) * Layout::kColumnGroup;
+    if (piece.part < 0) {
+      FfmaStoreFour(g.p, g.store_16, piece.batch, row, column, total);
+    } else if (row < g.p.m && column < g.p.n) {
+      *reinterpret_cast<float4*>(g.partial + (piece.part * g.p.m + row) * g.partial_pitch +
+                                 column) = total;
+    }
+  }
+}
+
+// Stores a tile that one warp of each place has summed, or its part.
+template <FfmaKernel kKernel>
+__device__ __forceinline__ void FfmaStore(const FfmaGemm& g, const FfmaPiece& piece,
+                                          float (&sum)[kFfmaRows][kFfmaColumns]) {
+  using Layout = FfmaLayout<kKernel>;
+  const FfmaPlace<kKernel> at(ThreadIndexAgain());
+  const int64_t row = int64_t{piece.tile_m} * Layout::kTileM + at.row;
+  const int64_t column = int64_t{piece.tile_n} * Layout::kTileN + at.column;
+  const bool inside =
+      row - at.row + Layout::kTileM <= g.p.m && column - at.column + Layout::kTileN <= g.p.n;
+  if (piece.part < 0 && (!inside || !g.store_16 || g.p.beta != 0)) {
+    FfmaStoreInside<kKernel>(g, piece.batch, row, column, sum);
+    return;
+  }
+  const bool part = piece.part >= 0;
+  float* to = part ? g.partial + (piece.part * Layout::kTileM + at.row) * Layout::kTileN + at.column
+                   : g.p.d + piece.batch * g.p.d_batch + row * g.p.d_row + column;
+  FfmaStoreWhole<kKernel>(sum, part ? g.one : g.p.alpha, to,
+                          part ? int64_t{Layout::kTileN} : g.p.d_row);
+}
+
+// The kernel's body.
+template <FfmaKernel kKernel, typename Pieces, int kConsumerRegisters, int kProducerRegisters>
+__device__ __forceinline__ void FfmaMultiply(const FfmaGemm& g, const CUtensorMap* map_a,
+                                             const CUtensorMap* map_b) {
+  using Layout = FfmaLayout<kKernel>;
+  constexpr int kStages = kKernel.shape.stages;
+  extern __shared__ __align__(128) unsigned char shared_raw[];
+  FfmaRing<Layout::kStageBytes, kStages> ring;
+  ring.base = SharedAddress(shared_raw);
+  ring.parity = 0;
+  if (threadIdx.x == 0) {
+    constexpr int kArrivals = (Layout::kBoxA || Layout::kBoxB ? 1 : 0) +
+                              (Layout::kBoxA && Layout::kBoxB ? 0 : kFfmaProducers);
+    auto each = ring;
+    for (int s = 0; s < kStages; ++s) {
+      BarrierInit(each.Full(), kArrivals);
+      BarrierInit(each.Empty(), Layout::kConsumers);
+      each.GoOn();
+    }
+    BarrierInitFence();
+  }
+  __syncthreads();
+
+  if (static_cast<int>(threadIdx.x) >= 32 * Layout::kConsumers) {
+    ShrinkRegistersTo<kProducerRegisters>();
+    FfmaProduce<kKernel, Pieces>(g, map_a, map_b, ring);
+    return;
+  }
+  GrowRegistersTo<kConsumerRegisters>();
+  const FfmaPlace<kKernel> place(static_cast<int>(threadIdx.x));
+  const uint32_t offset_a = place.slice * Layout::kSliceDepth * Layout::kPitchA + place.row * 4;
+  const uint32_t offset_b =
+      Layout::kBytesA + place.slice * Layout::kSliceDepth * Layout::kPitchB + place.column * 4;
+  const int pieces = Pieces::Count(g);
+  for (int i = 0; i < pieces; ++i) {
+    float sum[kFfmaRows][kFfmaColumns];
+    FfmaSum<kKernel, Pieces>(g, i, place.slice, offset_a, offset_b, &ring, sum);
+    const FfmaPiece piece = Pieces::At(g, i);
+    if constexpr (kKernel.shape.slices == 1) {
+      FfmaStore<kKernel>(g, piece, sum);
+    } else {
+      FfmaMeet<kKernel>(g, piece, ring.base, sum);
+      return;
+    }
+  }
+}
+
+}  // namespace gemm
+
+#endif  // GEMMD_KERNELS_FAMILIES_FFMA_MULTIPLY_CUH_

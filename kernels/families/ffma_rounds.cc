@@ -1,0 +1,232 @@
+#include "kernels/families/ffma_rounds.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/families/sum_order.h"
+
+namespace gemm {
+namespace {
+
+// Blocks step through the work by the size of the grid, which must not pass the last int.
+constexpr int64_t kMaxWork = int64_t{1} << 30;
+constexpr int64_t kMaxDepth = (int64_t{1} << 31) - 1024;
+constexpr int64_t kBoxStride = int64_t{1} << 38;  // elements; the copy engine's limit
+constexpr int64_t kBoxSize = int64_t{1} << 32;
+
+size_t Aligned(int64_t elements) {
+  return (static_cast<size_t>(elements) * sizeof(float) + 255) / 256 * 256;
+}
+
+bool Aligned16(const MatrixLayout& layout, int64_t batch_count) {
+  return layout.alignment_bytes % 16 == 0 && layout.ld % 4 == 0 &&
+         (batch_count == 1 || layout.batch_stride % 4 == 0);
+}
+
+// What Encode and Launch pass on as bytes.
+template <typename T>
+T* FromOffset(size_t offset) {
+  return reinterpret_cast<T*>(offset);
+}
+
+}  // namespace
+
+bool FfmaRounds::Fits(const Problem& problem, const FfmaConfig& config) {
+  const int64_t tiles_m = TilesOf(problem.m, config.shape.tile_m());
+  const int64_t tiles_n = TilesOf(problem.n, config.shape.tile_n());
+  const int64_t chunks = ChunkCount(config.numerics, problem);
+  return problem.k <= kMaxDepth && tiles_m <= kMaxWork / tiles_n &&
+         tiles_m * tiles_n <= kMaxWork / chunks;
+}
+
+// Transposing an operand on its way takes issue slots from every block that reads it; packing it
+// takes a trip through memory, and a launch if it is the only one. H200, 2026-11-30.
+bool FfmaRounds::PackingPays(int64_t outer, bool alone) const {
+  constexpr double kLaunchSeconds = 2.5e-6;
+  constexpr double kBytesPerSecond = 3e12;
+  constexpr double kFlopsPerSecond = 47e12;
+  constexpr double kSlots = 0.1;
+  const double bytes = 2 * sizeof(float) * static_cast<double>(outer) *
+                       static_cast<double>(depth_) * static_cast<double>(problem_.batch_count);
+  return (alone ? kLaunchSeconds : kLaunchSeconds / 2) + bytes / kBytesPerSecond <
+         kSlots * FlopCount(problem_) / kFlopsPerSecond;
+}
+
+// Whether the copy engine can fetch an operand as it lies.
+bool FfmaRounds::IsDirect(int64_t outer, int64_t outer_stride, const MatrixLayout& layout) const {
+  return outer_stride == 1 && Aligned16(layout, problem_.batch_count) && layout.ld < kBoxStride &&
+         layout.batch_stride < kBoxStride && outer <= kBoxSize;
+}
+
+FfmaRounds::Side FfmaRounds::SideOf(int64_t outer, int64_t outer_stride, int64_t depth_stride,
+                                    const MatrixLayout& layout, int tile, bool transposes,
+                                    bool alone) const {
+  Side side{outer, outer_stride, depth_stride, layout.batch_stride, FfmaFeed::kBoxes, false, outer,
+            0};
+  if (depth_ == 0) return side;
+  if (IsDirect(outer, outer_stride, layout)) return side;
+  if (transposes && depth_stride == 1 && !PackingPays(outer, alone)) {
+    side.feed = FfmaFeed::kTransposing;
+    return side;
+  }
+  side.packed = true;
+  const int64_t rows = limits_.packed / depth_ / tile * tile;
+  if (config_.numerics != NumericsClass::kStreamK) {
+    side.panel = std::min(outer, std::max<int64_t>(rows, tile));
+  }
+  side.pitch = TilesOf(side.panel, 4) * 4;
+  return side;
+}
+
+FfmaRounds::FfmaRounds(const Problem& problem, const FfmaConfig& config, bool transposes,
+                       const FfmaLimits& limits)
+    : problem_(problem),
+      config_(config),
+      limits_(limits),
+      depth_(ReadsAB(problem) ? problem.k : 0) {
+  const StridedGemm<float> p = MakeStridedGemm<float>(problem, {});
+  const bool alone = IsDirect(p.m, p.a_row, problem.a) || IsDirect(p.n, p.b_column, problem.b);
+  a_ = SideOf(p.m, p.a_row, p.a_column, problem.a, config.shape.tile_m(), transposes, alone);
+  b_ = SideOf(p.n, p.b_column, p.b_row, problem.b, config.shape.tile_n(), transposes, alone);
+  chunk_length_ = ChunkLength(config.numerics, problem);
+  chunks_ = depth_ > 0 ? ChunkCount(config.numerics, problem) : 1;
+  partial_pitch_ = TilesOf(b_.panel, 4) * 4;
+  partial_elements_ = chunks_ > 1 ? chunks_ * a_.panel * partial_pitch_ : 0;
+  if (config.numerics == NumericsClass::kStreamK && depth_ > 0) {
+    const StreamKOrder order(problem);
+    partial_elements_ = (order.cut_tiles + order.sharers) * order.tile_m * order.tile_n;
+  }
+
+  panels_m_ = TilesOf(p.m, a_.panel);
+  panels_n_ = TilesOf(p.n, b_.panel);
+  const int64_t tiles =
+      TilesOf(a_.panel, config.shape.tile_m()) * TilesOf(b_.panel, config.shape.tile_n()) * chunks_;
+  matrices_ = std::min(kMaxWork / std::max<int64_t>(1, tiles), problem.batch_count);
+  const auto bound = [this](int64_t most, int64_t elements) {
+    if (elements > 0) matrices_ = std::min(matrices_, most / elements);
+  };
+  bound(limits_.partial, partial_elements_);
+  for (const Side* side : {&a_, &b_}) {
+    if (side->batch_stride != 0) bound(limits_.packed, side->packed_elements(depth_));
+  }
+  if (panels_m_ > 1 || panels_n_ > 1) matrices_ = 1;
+  matrices_ = std::max<int64_t>(1, matrices_);
+  batches_ = TilesOf(problem.batch_count, matrices_);
+
+  const auto packed = [this](const Side& side) {
+    return Aligned(side.packed_elements(depth_) * (side.batch_stride != 0 ? matrices_ : 1));
+  };
+  offset_b_ = packed(a_);
+  offset_partial_ = offset_b_ + packed(b_);
+  workspace_bytes_ = offset_partial_ + Aligned(partial_elements_ * matrices_);
+}
+
+size_t FfmaRounds::workspace_bytes() const { return workspace_bytes_; }
+
+int64_t FfmaRounds::launches() const {
+  const int64_t packs = a_.packed || (b_.packed && panels_m_ == 1) ? count()
+                        : b_.packed                                ? batches_ * panels_n_
+                                                                   : 0;
+  return count() * (partial_elements_ > 0 ? 2 : 1) + packs;
+}
+
+double FfmaRounds::packed_elements() const {
+  double elements = 0;
+  for (const Side* side : {&a_, &b_}) {
+    if (!side->packed) continue;
+    elements += static_cast<double>(depth_) * static_cast<double>(side->outer) *
+                static_cast<double>(side->batch_stride != 0 ? problem_.batch_count : batches_);
+  }
+  return elements;
+}
+
+double FfmaRounds::partial_elements() const {
+  return static_cast<double>(partial_elements_) * static_cast<double>(problem_.batch_count) *
+         static_cast<double>(panels_m_) * static_cast<double>(panels_n_);
+}
+
+void FfmaRounds::FillSide(const Side& side, const float* from, int64_t first, int64_t outer,
+                          int64_t matrices, size_t offset, int tile, bool pack, TensorBoxes* boxes,
+                          Packing* packing, bool* packed) const {
+  if (depth_ == 0 || side.feed != FfmaFeed::kBoxes) return;
+  const int64_t different = side.batch_stride != 0 ? matrices : 1;
+  from += first * side.outer_stride;
+  *packed = side.packed;
+  boxes->outer = outer;
+  boxes->depth = depth_;
+  boxes->matrices = different;
+  boxes->box_outer = tile;
+  boxes->box_depth = config_.shape.slice_depth();
+  if (!side.packed) {
+    boxes->base = from;
+    boxes->depth_stride = side.depth_stride;
+    boxes->matrix_stride = side.batch_stride;
+    return;
+  }
+  boxes->base = FromOffset<const float>(offset);
+  boxes->depth_stride = side.pitch;
+  boxes->matrix_stride = side.pitch * depth_;
+  if (!pack) return;
+  *packing = {from,   side.outer_stride, side.depth_stride,         side.batch_stride, outer,
+              depth_, different,         FromOffset<float>(offset), side.pitch};
+}
+
+FfmaRound FfmaRounds::Round(int64_t index, const Operands& operands) const {
+  const int64_t panel_m = index % panels_m_;
+  const int64_t panel_n = index / panels_m_ % panels_n_;
+  const int64_t first = index / panels_m_ / panels_n_ * matrices_;
+  const int64_t row = panel_m * a_.panel;
+  const int64_t column = panel_n * b_.panel;
+
+  FfmaRound round;
+  std::memset(static_cast<void*>(&round), 0, sizeof(round));
+  round.feed_a = a_.feed;
+  round.feed_b = b_.feed;
+  round.second_pass = partial_elements_ > 0;
+  FfmaGemm& g = round.gemm;
+  g.p = MakeStridedGemm<float>(problem_, operands);
+  g.p.m = std::min(a_.panel, g.p.m - row);
+  g.p.n = std::min(b_.panel, g.p.n - column);
+  g.p.batch_count = std::min(matrices_, problem_.batch_count - first);
+  // Unread operands may be null.
+  if (depth_ > 0) {
+    g.p.a += first * g.p.a_batch;
+    g.p.b += first * g.p.b_batch;
+    FillSide(a_, g.p.a, row, g.p.m, g.p.batch_count, 0, config_.shape.tile_m(), true,
+             &round.boxes_a, &round.packing_a, &round.packed_a);
+    FillSide(b_, g.p.b, column, g.p.n, g.p.batch_count, offset_b_, config_.shape.tile_n(),
+             panel_m == 0, &round.boxes_b, &round.packing_b, &round.packed_b);
+    g.p.a += row * g.p.a_row;
+    g.p.b += column * g.p.b_column;
+  }
+  if (ReadsC(problem_)) g.p.c += first * g.p.c_batch + row * g.p.c_row + column;
+  g.p.d += first * g.p.d_batch + row * g.p.d_row + column;
+
+  g.box_step_a = a_.batch_stride != 0 ? 1 : 0;
+  g.box_step_b = b_.batch_stride != 0 ? 1 : 0;
+  g.store_16 = Aligned16(problem_.d, problem_.batch_count) &&
+               (!ReadsC(problem_) || Aligned16(problem_.c, problem_.batch_count));
+  g.tiles_m = static_cast<int>(TilesOf(g.p.m, config_.shape.tile_m()));
+  g.tiles_n = static_cast<int>(TilesOf(g.p.n, config_.shape.tile_n()));
+  g.chunks = static_cast<int>(chunks_);
+  g.work = static_cast<int>(g.p.batch_count * chunks_ * g.tiles_m * g.tiles_n);
+  g.chunk_length = static_cast<int>(std::min<int64_t>(chunk_length_, kMaxDepth + 64));
+  g.slice_length = g.chunk_length / config_.shape.slices;
+  g.one = 1;
+  g.partial = FromOffset<float>(offset_partial_);
+  g.partial_pitch = partial_pitch_;
+  if (config_.numerics == NumericsClass::kStreamK) {
+    g.whole_tiles = g.tiles_m * g.tiles_n;  // of empty sums
+    if (depth_ > 0) {
+      const StreamKOrder order(problem_);
+      g.stages = static_cast<int>(order.stages);
+      g.whole_tiles = static_cast<int>(order.whole_tiles);
+      g.cut_tiles = static_cast<int>(order.cut_tiles);
+      g.sharers = static_cast<int>(order.sharers);
+    }
+    g.work = static_cast<int>(g.p.batch_count * g.whole_tiles);
+  }
+  return round;
+}
+
+}  // namespace gemm

@@ -1,0 +1,108 @@
+// How a product is cut into rounds, each one run of a family's kernels (ffma_family.h): which
+// operands are packed, where in the workspace things are, and what the kernels are told.
+
+#ifndef GEMMD_KERNELS_FAMILIES_FFMA_ROUNDS_H_
+#define GEMMD_KERNELS_FAMILIES_FFMA_ROUNDS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/families/ffma_family.h"
+#include "kernels/families/ffma_gemm.h"
+#include "kernels/families/pack_operands.h"
+#include "kernels/families/tensor_boxes.h"
+
+namespace gemm {
+
+// What Encode leaves for Launch. Addresses in the workspace are offsets until then: those of the
+// packed operands in packing.to and boxes.base, those of the sums in gemm.partial.
+struct FfmaRound {
+  FfmaGemm gemm;
+  TensorBoxes boxes_a;  // no matrices: the kernel reads it as it lies, or not at all
+  TensorBoxes boxes_b;
+  Packing packing_a;  // no matrices: nothing is to be packed, now
+  Packing packing_b;
+  bool packed_a;  // whether boxes come from the workspace
+  bool packed_b;
+  bool second_pass;
+  FfmaFeed feed_a;
+  FfmaFeed feed_b;
+};
+
+// Elements in the workspace beyond which a product goes in rounds.
+struct FfmaLimits {
+  // Of an operand that is packed, unless cuts do not allow for panels of it.
+  int64_t packed = int64_t{64} << 20;
+  // Of sums: the second pass of one round must not evict what the cache still holds of it.
+  int64_t partial = int64_t{16} << 20;
+};
+
+// A product as a configuration runs it. Its size alone decides, and what the problem promises of
+// alignment, not addresses: they are not known when workspace is planned.
+class FfmaRounds {
+ public:
+  // `transposes`: the configuration can take operands with k contiguous as they lie.
+  FfmaRounds(const Problem& problem, const FfmaConfig& config, bool transposes,
+             const FfmaLimits& limits = {});
+
+  // An empty D has none. The rounds go over batches, then columns, then rows.
+  int64_t count() const { return batches_ * panels_n_ * panels_m_; }
+  FfmaRound Round(int64_t index, const Operands& operands) const;
+
+  int64_t launches() const;
+  size_t workspace_bytes() const;
+
+  // For the cost model.
+  double packed_elements() const;   // of the whole batch
+  double partial_elements() const;  // likewise
+  int64_t chunks() const { return chunks_; }
+  int64_t chunk_length() const { return chunk_length_; }
+  bool second_pass() const { return partial_elements_ > 0; }
+
+  // Whether one matrix is small enough to be counted in 32 bits.
+  static bool Fits(const Problem& problem, const FfmaConfig& config);
+
+ private:
+  // One operand of a matrix.
+  struct Side {
+    int64_t outer;  // m or n
+    int64_t outer_stride;
+    int64_t depth_stride;
+    int64_t batch_stride;
+    FfmaFeed feed;
+    bool packed;
+    int64_t panel;  // rows or columns that are packed at a time
+    int64_t pitch;  // of what is packed
+
+    int64_t packed_elements(int64_t depth) const { return packed ? depth * pitch : 0; }
+  };
+  bool IsDirect(int64_t outer, int64_t outer_stride, const MatrixLayout& layout) const;
+  bool PackingPays(int64_t outer, bool alone) const;
+  Side SideOf(int64_t outer, int64_t outer_stride, int64_t depth_stride, const MatrixLayout& layout,
+              int tile, bool transposes, bool alone) const;
+  void FillSide(const Side& side, const float* from, int64_t first, int64_t outer, int64_t matrices,
+                size_t offset, int tile, bool pack, TensorBoxes* boxes, Packing* packing,
+                bool* packed) const;
+
+  const Problem& problem_;
+  const FfmaConfig& config_;
+  const FfmaLimits limits_;
+  int64_t depth_;  // k, or 0 where A and B are not read
+  Side a_;
+  Side b_;
+  int64_t chunk_length_;
+  int64_t chunks_;
+  int64_t partial_pitch_;
+  int64_t partial_elements_;  // of one matrix's panel
+  int64_t matrices_;          // of the batch in one round
+  int64_t batches_;
+  int64_t panels_m_;
+  int64_t panels_n_;
+  size_t offset_b_;  // into the workspace
+  size_t offset_partial_;
+  size_t workspace_bytes_;
+};
+
+}  // namespace gemm
+
+#endif  // GEMMD_KERNELS_FAMILIES_FFMA_ROUNDS_H_

@@ -1,0 +1,42 @@
+// The tensor copy engine: boxes of an array in global memory, described by a tensor map, into
+// shared memory. What lies outside the array reads as 0. sm_90.
+
+#ifndef GEMMD_KERNELS_PTX_BULK_COPY_CUH_
+#define GEMMD_KERNELS_PTX_BULK_COPY_CUH_
+
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace gemm {
+
+// Arrives at the barrier, whose phase then also waits for that many bytes of boxes.
+__device__ __forceinline__ void BarrierArriveExpecting(uint32_t barrier, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+
+// Copies the box whose first element is (x, y, z), x along the contiguous dimension. `to` is a
+// multiple of 128. All of the box counts towards what the barrier expects, inside or not.
+__device__ __forceinline__ void CopyBox(uint32_t to, const CUtensorMap* map, int x, int y, int z,
+                                        uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
+      "[%1, {%2, %3, %4}], [%5];" ::"r"(to),
+      "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier)
+      : "memory");
+}
+
+// Makes initialised barriers visible to the copy engine; __syncthreads follows.
+__device__ __forceinline__ void BarrierInitFence() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ __forceinline__ void PrefetchMap(const CUtensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+}  // namespace gemm
+
+#endif  // GEMMD_KERNELS_PTX_BULK_COPY_CUH_

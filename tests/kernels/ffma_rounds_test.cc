@@ -1,0 +1,164 @@
+// How the Hopper families cut products into rounds, with the device's part done here: packing, what
+// the copy engine would fetch, and the sums.
+
+#include "kernels/families/ffma_rounds.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "kernels/bench/case_data.h"
+#include "kernels/bench/shapes.h"
+#include "kernels/bench/verdict.h"
+#include "kernels/families/sum_order.h"
+
+namespace gemm {
+namespace {
+
+template <typename T>
+T* In(std::vector<float>& workspace, T* offset) {
+  return reinterpret_cast<T*>(reinterpret_cast<char*>(workspace.data()) +
+                              reinterpret_cast<uintptr_t>(offset));
+}
+
+void Pack(const Packing& p) {
+  for (int64_t q = 0; q < p.batch_count; ++q) {
+    for (int64_t l = 0; l < p.depth; ++l) {
+      for (int64_t o = 0; o < p.outer; ++o) {
+        p.to[(q * p.depth + l) * p.pitch + o] =
+            p.from[q * p.batch_stride + o * p.outer_stride + l * p.depth_stride];
+      }
+    }
+  }
+}
+
+// What a box would hold of element (o, l) of matrix q.
+float Boxed(const TensorBoxes& boxes, int64_t o, int64_t l, int64_t q) {
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(boxes.base) % 16, 0u);
+  EXPECT_EQ(boxes.depth_stride % 4, 0);
+  if (o >= boxes.outer || l >= boxes.depth) return 0;
+  EXPECT_LT(q, boxes.matrices);
+  return boxes.base[q * boxes.matrix_stride + l * boxes.depth_stride + o];
+}
+
+void Multiply(const FfmaRound& round) {
+  const StridedGemm<float>& p = round.gemm.p;
+  for (int64_t q = 0; q < p.batch_count; ++q) {
+    for (int64_t i = 0; i < p.m; ++i) {
+      for (int64_t j = 0; j < p.n; ++j) {
+        float sum = 0;
+        for (int64_t l = 0; l < p.k; ++l) {
+          const float a = round.feed_a == FfmaFeed::kBoxes
+                              ? Boxed(round.boxes_a, i, l, q * round.gemm.box_step_a)
+                              : p.a[q * p.a_batch + i * p.a_row + l];
+          const float b = round.feed_b == FfmaFeed::kBoxes
+                              ? Boxed(round.boxes_b, j, l, q * round.gemm.box_step_b)
+                              : p.b[q * p.b_batch + j * p.b_column + l];
+          sum += a * b;
+        }
+        float& d = p.d[q * p.d_batch + i * p.d_row + j];
+        d = p.alpha * sum + (p.beta == 0 ? 0 : p.beta * p.c[q * p.c_batch + i * p.c_row + j]);
+      }
+    }
+  }
+}
+
+class FfmaRoundsTest : public ::testing::TestWithParam<bool> {
+ protected:
+  bool transposes() const { return GetParam(); }
+
+  // Runs a case of integers and compares; returns the rounds it took.
+  int64_t Run(const CheckCase& check_case, const FfmaConfig& config, const FfmaLimits& limits) {
+    const Problem& problem = check_case.problem;
+    CaseData<float> data = MakeCaseData<float>(check_case, 5);
+    const Expected<float> expected = ExpectedResult<float>(problem, data);
+    HostOperand<float> result = data.d;
+    const Operands operands{data.a.data(), data.b.data(),
+                            check_case.c_is_d ? result.data() : data.c.data(), result.data()};
+    const FfmaRounds rounds(problem, config, transposes(), limits);
+    std::vector<float> workspace(rounds.workspace_bytes() / sizeof(float) + 4);
+    for (int64_t index = 0; index < rounds.count(); ++index) {
+      FfmaRound round = rounds.Round(index, operands);
+      for (Packing* packing : {&round.packing_a, &round.packing_b}) {
+        if (packing->batch_count == 0) continue;
+        packing->to = In(workspace, packing->to);
+        Pack(*packing);
+      }
+      if (round.packed_a) round.boxes_a.base = In(workspace, round.boxes_a.base);
+      if (round.packed_b) round.boxes_b.base = In(workspace, round.boxes_b.base);
+      Multiply(round);
+    }
+    const Verdict exact = CheckExact(problem, expected, result);
+    EXPECT_TRUE(exact.ok) << check_case.name << ": " << exact.fault;
+    const Verdict canaries = CheckCanaries(problem, data.d, result);
+    EXPECT_TRUE(canaries.ok) << check_case.name << ": " << canaries.fault;
+    return rounds.count();
+  }
+};
+
+constexpr FfmaConfig kLarge = {"large", NumericsClass::kSequential, {8, 2, 4, 1, 32, 4, 1}, 1, 1};
+constexpr FfmaConfig kStreamed = {
+    "streamed", NumericsClass::kStreamK, {8, 2, 4, 1, 32, 4, 1}, 1, 1};
+constexpr FfmaConfig kShared = {
+    "shared", NumericsClass::kChunkedQuarters, {8, 1, 1, 4, 64, 3, 2}, 1, 1};
+
+bool IsSmall(const Problem& problem) { return FlopCount(problem) < 3e6; }
+
+TEST_P(FfmaRoundsTest, ComputeEveryCheckedCase) {
+  for (const CheckCase& check_case : CheckCases(DType::kF32, CaseSet::kFull)) {
+    if (check_case.fill != Fill::kIntegers || !IsSmall(check_case.problem)) continue;
+    for (const FfmaConfig& config : {kLarge, kStreamed, kShared}) {
+      if (MayBeSummed(check_case.problem, config.numerics)) Run(check_case, config, {});
+    }
+  }
+}
+
+TEST_P(FfmaRoundsTest, ComputeInPanelsAndBatches) {
+  int64_t most = 0;
+  for (const CheckCase& check_case : CheckCases(DType::kF32, CaseSet::kFull)) {
+    if (check_case.fill != Fill::kIntegers || !IsSmall(check_case.problem)) continue;
+    most = std::max(most, Run(check_case, kLarge, {.packed = 3000, .partial = 3000}));
+    if (MayBeSummed(check_case.problem, kShared.numerics)) {
+      most = std::max(most, Run(check_case, kShared, {.packed = 3000, .partial = 3000}));
+    }
+  }
+  EXPECT_GT(most, 10);
+}
+
+TEST_P(FfmaRoundsTest, BoundTheWorkspace) {
+  const FfmaLimits limits;
+  const size_t most = static_cast<size_t>(2 * limits.packed + limits.partial) * sizeof(float);
+  Problem large = DenseProblem(DType::kF32, 65537, 40000, 32771);
+  EXPECT_LE(FfmaRounds(large, kLarge, transposes()).workspace_bytes(), most + 65536);
+  EXPECT_GT(FfmaRounds(large, kLarge, transposes()).count(), transposes() ? 20 : 600);
+  Problem many = DenseProblem(DType::kF32, 1001, 999, 1000, 10000);
+  EXPECT_LE(FfmaRounds(many, kLarge, transposes()).workspace_bytes(), most);
+  many.m = 65;
+  many.k = 65536;
+  EXPECT_LE(FfmaRounds(many, kShared, transposes()).workspace_bytes(), most);
+}
+
+TEST_P(FfmaRoundsTest, PackOnlyWhatMustBe) {
+  Problem problem = DenseProblem(DType::kF32, 1024, 1024, 1024);
+  problem.a.transposed = true;
+  for (MatrixLayout* layout : {&problem.a, &problem.b, &problem.d}) layout->alignment_bytes = 256;
+  EXPECT_EQ(FfmaRounds(problem, kLarge, transposes()).launches(), 1);
+  EXPECT_EQ(FfmaRounds(problem, kLarge, transposes()).workspace_bytes(), 0u);
+  problem.a.transposed = false;
+  EXPECT_EQ(FfmaRounds(problem, kLarge, transposes()).launches(), transposes() ? 1 : 2);
+  EXPECT_EQ(FfmaRounds(problem, kLarge, transposes()).workspace_bytes(),
+            transposes() ? 0 : size_t{1024} * 1024 * 4);
+  problem.b.ld = 1025;
+  EXPECT_EQ(FfmaRounds(problem, kLarge, transposes()).launches(), 2);
+  EXPECT_EQ(FfmaRounds(problem, kStreamed, transposes()).launches(), 3);
+  problem.alpha = 0;
+  EXPECT_EQ(FfmaRounds(problem, kStreamed, transposes()).launches(), 1);
+  EXPECT_EQ(FfmaRounds(problem, kStreamed, transposes()).workspace_bytes(), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Feeds, FfmaRoundsTest, ::testing::Bool());
+
+}  // namespace
+}  // namespace gemm
