@@ -28,12 +28,6 @@ constexpr double kPackedElementBytes = 2 * sizeof(float) / 0.8;
 static_assert(std::is_trivially_copyable_v<FfmaRound> && alignof(FfmaRound) <= 16,
               "Encode leaves them as bytes");
 
-template <typename T>
-void MoveInto(void* workspace, T** address) {
-  *address =
-      reinterpret_cast<T*>(static_cast<char*>(workspace) + reinterpret_cast<uintptr_t>(*address));
-}
-
 }  // namespace
 
 std::string FfmaFamily::WhyNot(const Problem& problem, const DeviceInfo& device, int config) const {
@@ -82,7 +76,8 @@ double FfmaFamily::ModelSeconds(const Problem& problem, const DeviceInfo& device
   if (ffma.numerics == NumericsClass::kStreamK) {
     // Instead of a last wave, the longest share of it.
     const StreamKOrder order(problem);
-    const auto whole = static_cast<double>(order.whole_tiles / StreamKOrder::kWorkers);
+    const double whole =
+        static_cast<double>(order.whole_tiles) / static_cast<double>(StreamKOrder::kWorkers);
     const auto share = static_cast<double>(TilesOf(order.cut_tiles * order.stages, order.sharers)) /
                        static_cast<double>(order.stages);
     tile_seconds *= (whole + share) / (whole + 1);
@@ -154,16 +149,12 @@ cudaError_t FfmaFamily::Launch(const Plan& plan, const void* args, const void* /
   for (size_t at = 0; at < plan.args_bytes; at += sizeof(FfmaRound)) {
     FfmaRound round;
     std::memcpy(&round, in + at, sizeof(round));
-    MoveInto(workspace, &round.gemm.partial);
+    round.PlaceIn(workspace);
     const bool packs = round.packing_a.batch_count > 0 || round.packing_b.batch_count > 0;
     if (packs) {
-      MoveInto(workspace, &round.packing_a.to);
-      MoveInto(workspace, &round.packing_b.to);
       GEMM_RETURN_IF_CUDA_ERROR(LaunchPackOperands(round.packing_a, round.packing_b, stream));
     }
     CUtensorMap maps[2] = {};
-    if (round.packed_a) MoveInto(workspace, &round.boxes_a.base);
-    if (round.packed_b) MoveInto(workspace, &round.boxes_b.base);
     if (round.boxes_a.matrices > 0) {
       GEMM_RETURN_IF_CUDA_ERROR(MakeTensorMap(round.boxes_a, &maps[0]));
     }

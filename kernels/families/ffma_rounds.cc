@@ -23,13 +23,16 @@ bool Aligned16(const MatrixLayout& layout, int64_t batch_count) {
          (batch_count == 1 || layout.batch_stride % 4 == 0);
 }
 
-// What Encode and Launch pass on as bytes.
-template <typename T>
-T* FromOffset(size_t offset) {
-  return reinterpret_cast<T*>(offset);
-}
-
 }  // namespace
+
+void FfmaRound::PlaceIn(void* workspace) {
+  const auto at = [workspace](size_t offset) {
+    return reinterpret_cast<float*>(static_cast<char*>(workspace) + offset);
+  };
+  if (packed_a) boxes_a.base = packing_a.to = at(0);
+  if (packed_b) boxes_b.base = packing_b.to = at(offset_b);
+  if (second_pass) gemm.partial = at(offset_partial);
+}
 
 bool FfmaRounds::Fits(const Problem& problem, const FfmaConfig& config) {
   const int64_t tiles_m = TilesOf(problem.m, config.shape.tile_m());
@@ -146,7 +149,7 @@ double FfmaRounds::partial_elements() const {
 }
 
 void FfmaRounds::FillSide(const Side& side, const float* from, int64_t first, int64_t outer,
-                          int64_t matrices, size_t offset, int tile, bool pack, TensorBoxes* boxes,
+                          int64_t matrices, int tile, bool pack, TensorBoxes* boxes,
                           Packing* packing, bool* packed) const {
   if (depth_ == 0 || side.feed != FfmaFeed::kBoxes) return;
   const int64_t different = side.batch_stride != 0 ? matrices : 1;
@@ -163,12 +166,11 @@ void FfmaRounds::FillSide(const Side& side, const float* from, int64_t first, in
     boxes->matrix_stride = side.batch_stride;
     return;
   }
-  boxes->base = FromOffset<const float>(offset);
   boxes->depth_stride = side.pitch;
   boxes->matrix_stride = side.pitch * depth_;
   if (!pack) return;
-  *packing = {from,   side.outer_stride, side.depth_stride,         side.batch_stride, outer,
-              depth_, different,         FromOffset<float>(offset), side.pitch};
+  *packing = {from,   side.outer_stride, side.depth_stride, side.batch_stride, outer,
+              depth_, different,         nullptr,           side.pitch};
 }
 
 FfmaRound FfmaRounds::Round(int64_t index, const Operands& operands) const {
@@ -182,6 +184,8 @@ FfmaRound FfmaRounds::Round(int64_t index, const Operands& operands) const {
   std::memset(static_cast<void*>(&round), 0, sizeof(round));
   round.feed_a = a_.feed;
   round.feed_b = b_.feed;
+  round.offset_b = offset_b_;
+  round.offset_partial = offset_partial_;
   round.second_pass = partial_elements_ > 0;
   FfmaGemm& g = round.gemm;
   g.p = MakeStridedGemm<float>(problem_, operands);
@@ -192,10 +196,10 @@ FfmaRound FfmaRounds::Round(int64_t index, const Operands& operands) const {
   if (depth_ > 0) {
     g.p.a += first * g.p.a_batch;
     g.p.b += first * g.p.b_batch;
-    FillSide(a_, g.p.a, row, g.p.m, g.p.batch_count, 0, config_.shape.tile_m(), true,
-             &round.boxes_a, &round.packing_a, &round.packed_a);
-    FillSide(b_, g.p.b, column, g.p.n, g.p.batch_count, offset_b_, config_.shape.tile_n(),
-             panel_m == 0, &round.boxes_b, &round.packing_b, &round.packed_b);
+    FillSide(a_, g.p.a, row, g.p.m, g.p.batch_count, config_.shape.tile_m(), true, &round.boxes_a,
+             &round.packing_a, &round.packed_a);
+    FillSide(b_, g.p.b, column, g.p.n, g.p.batch_count, config_.shape.tile_n(), panel_m == 0,
+             &round.boxes_b, &round.packing_b, &round.packed_b);
     g.p.a += row * g.p.a_row;
     g.p.b += column * g.p.b_column;
   }
@@ -213,7 +217,6 @@ FfmaRound FfmaRounds::Round(int64_t index, const Operands& operands) const {
   g.chunk_length = static_cast<int>(std::min<int64_t>(chunk_length_, kMaxDepth + 64));
   g.slice_length = g.chunk_length / config_.shape.slices;
   g.one = 1;
-  g.partial = FromOffset<float>(offset_partial_);
   g.partial_pitch = partial_pitch_;
   if (config_.numerics == NumericsClass::kStreamK) {
     g.whole_tiles = g.tiles_m * g.tiles_n;  // of empty sums

@@ -14,8 +14,8 @@
 
 namespace gemm {
 
-// What Encode leaves for Launch. Addresses in the workspace are offsets until then: those of the
-// packed operands in packing.to and boxes.base, those of the sums in gemm.partial.
+// What Encode leaves for Launch, which alone knows where the workspace is. Packed, A lies at its
+// beginning.
 struct FfmaRound {
   FfmaGemm gemm;
   TensorBoxes boxes_a;  // no matrices: the kernel reads it as it lies, or not at all
@@ -24,9 +24,13 @@ struct FfmaRound {
   Packing packing_b;
   bool packed_a;  // whether boxes come from the workspace
   bool packed_b;
+  size_t offset_b;  // into it
+  size_t offset_partial;
   bool second_pass;
   FfmaFeed feed_a;
   FfmaFeed feed_b;
+
+  void PlaceIn(void* workspace);
 };
 
 // Elements in the workspace beyond which a product goes in rounds.
@@ -81,8 +85,7 @@ class FfmaRounds {
   Side SideOf(int64_t outer, int64_t outer_stride, int64_t depth_stride, const MatrixLayout& layout,
               int tile, bool transposes, bool alone) const;
   void FillSide(const Side& side, const float* from, int64_t first, int64_t outer, int64_t matrices,
-                size_t offset, int tile, bool pack, TensorBoxes* boxes, Packing* packing,
-                bool* packed) const;
+                int tile, bool pack, TensorBoxes* boxes, Packing* packing, bool* packed) const;
 
   const Problem& problem_;
   const FfmaConfig& config_;

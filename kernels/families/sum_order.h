@@ -72,7 +72,8 @@ inline int64_t QuarterChunkLength(const Problem& problem) {
     const int64_t length = TilesOf(TilesOf(k, chunks), kGranule) * kGranule;
     const int64_t blocks = tiles * TilesOf(k, length);
     const int64_t rounds = TilesOf(blocks, kMultiprocessors);
-    const double waves = static_cast<double>(rounds / 2 * 2) + (rounds % 2 != 0 ? 2 * kAlone : 0);
+    const double waves =
+        static_cast<double>(rounds - rounds % 2) + (rounds % 2 != 0 ? 2 * kAlone : 0);
     const double steps =
         waves * static_cast<double>(length + kBegin) +
         (length < k ? static_cast<double>(kSecondPass) + static_cast<double>(blocks) / 1.7 : 0);

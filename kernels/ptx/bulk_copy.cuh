@@ -33,10 +33,6 @@ __device__ __forceinline__ void BarrierInitFence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-__device__ __forceinline__ void PrefetchMap(const CUtensorMap* map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-}
-
 }  // namespace gemm
 
 #endif  // GEMMD_KERNELS_PTX_BULK_COPY_CUH_

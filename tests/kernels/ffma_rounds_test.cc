@@ -17,12 +17,6 @@
 namespace gemm {
 namespace {
 
-template <typename T>
-T* In(std::vector<float>& workspace, T* offset) {
-  return reinterpret_cast<T*>(reinterpret_cast<char*>(workspace.data()) +
-                              reinterpret_cast<uintptr_t>(offset));
-}
-
 void Pack(const Packing& p) {
   for (int64_t q = 0; q < p.batch_count; ++q) {
     for (int64_t l = 0; l < p.depth; ++l) {
@@ -81,13 +75,10 @@ class FfmaRoundsTest : public ::testing::TestWithParam<bool> {
     std::vector<float> workspace(rounds.workspace_bytes() / sizeof(float) + 4);
     for (int64_t index = 0; index < rounds.count(); ++index) {
       FfmaRound round = rounds.Round(index, operands);
-      for (Packing* packing : {&round.packing_a, &round.packing_b}) {
-        if (packing->batch_count == 0) continue;
-        packing->to = In(workspace, packing->to);
-        Pack(*packing);
+      round.PlaceIn(workspace.data());
+      for (const Packing& packing : {round.packing_a, round.packing_b}) {
+        if (packing.batch_count > 0) Pack(packing);
       }
-      if (round.packed_a) round.boxes_a.base = In(workspace, round.boxes_a.base);
-      if (round.packed_b) round.boxes_b.base = In(workspace, round.boxes_b.base);
       Multiply(round);
     }
     const Verdict exact = CheckExact(problem, expected, result);
