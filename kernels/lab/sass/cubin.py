@@ -28,7 +28,8 @@ def control(stall, write_barrier=7, read_barrier=7, wait=0, yield_bit=1):
 
 
 class Kernel:
-    """One kernel of a cubin, and its main loop: the shortest loop that is mostly FFMAs."""
+    """One kernel of a cubin, and its main loop: the shortest that is mostly FFMAs, 512 or more if
+    there is such a loop (a product's last k-steps have one of their own)."""
 
     def __init__(self, path, name=None):
         self.data = bytearray(open(path, 'rb').read())
@@ -67,16 +68,20 @@ class Kernel:
         return (i * 16 + 16 + ((v << 8) | ((low >> 16) & 255)) * 4) // 16
 
     def _main_loop(self):
+        loop = self._shortest_loop(512) or self._shortest_loop(64)
+        if loop is None:
+            raise SystemExit('no loop of FFMAs found')
+        return loop
+
+    def _shortest_loop(self, least):
         best = None
         for i, x in enumerate(self.code):
             if x['op'] != BRA:
                 continue
             t = self.target(i)
             ffmas = sum(y['op'] == FFMA for y in self.code[t:i + 1]) if t < i else 0
-            if ffmas >= max(64, 0.5 * (i - t)) and (best is None or i - t < best[1] - best[0]):
+            if ffmas >= max(least, 0.5 * (i - t)) and (best is None or i - t < best[1] - best[0]):
                 best = (t, i)
-        if best is None:
-            raise SystemExit('no loop of FFMAs found')
         return best
 
     def write(self, path):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Rebuilds the main loop of a compiled kernel of device/tile.cuh inside its cubin.
+"""Rebuilds the main loop of a compiled kernel of ffma_multiply.cuh inside its cubin.
 
 usage: rebuild_loop.py IN.cubin OUT.cubin       needs cuobjdump in PATH
 
