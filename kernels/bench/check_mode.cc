@@ -22,6 +22,9 @@ int RunCheck(const Flags& flags) {
     if (!report.device_lost) {
       report.Merge(CheckFamilies(Families(), device, dtype, set, flags.kernel));
     }
+    if (!report.device_lost) {
+      report.Merge(CheckGroups(Families(), device, dtype, set, flags.kernel));
+    }
     if (flags.large && !report.device_lost) {
       report.Merge(CheckLarge(Families(), device, dtype, flags.kernel));
     }

@@ -18,6 +18,12 @@ namespace gemm {
 CheckReport CheckFamilies(std::span<const KernelFamily* const> families, const DeviceInfo& device,
                           DType dtype, CaseSet set, std::string_view only = {});
 
+// Every configuration that groups (KernelFamily::Groups): the cases that it can run in one launch,
+// and a few of them in another, have the bits that each has alone and write nothing beside D; in
+// device memory and with D in mapped host memory.
+CheckReport CheckGroups(std::span<const KernelFamily* const> families, const DeviceInfo& device,
+                        DType dtype, CaseSet set, std::string_view only = {});
+
 // Operands of more than 2^31 elements, by samples; needs 40 GB of device memory for f64.
 CheckReport CheckLarge(std::span<const KernelFamily* const> families, const DeviceInfo& device,
                        DType dtype, std::string_view only = {});

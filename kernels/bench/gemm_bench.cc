@@ -5,6 +5,7 @@
 //   --mode=ladder                    the articles' rungs and what became of their claims
 //   --mode=tune --out FILE           measures the grid, writes the table of choices
 //   --mode=regret --shapes=random:1  chosen against best, where nothing was tuned
+//   --mode=group                     many small products: one launch, a launch each, and cuBLAS
 //   --mode=explain M N K             what would run on an H200, and why; needs no GPU
 //
 // Exits with 1 when a kernel failed a check, 2 when it could not be run.
@@ -49,11 +50,12 @@ int main(int argc, char** argv) {
     flags.command += (i == 0 ? "" : " ") + std::string(i == 0 ? "gemm_bench" : argv[i]);
   }
   const std::map<std::string, Mode> modes = {
-      {"check", gemm::RunCheck}, {"bench", gemm::RunBench},   {"ladder", gemm::RunLadder},
-      {"tune", gemm::RunTune},   {"regret", gemm::RunRegret}, {"explain", gemm::RunExplain}};
+      {"check", gemm::RunCheck},    {"bench", gemm::RunBench},   {"ladder", gemm::RunLadder},
+      {"tune", gemm::RunTune},      {"regret", gemm::RunRegret}, {"group", gemm::RunGroup},
+      {"explain", gemm::RunExplain}};
   CLI::App app{"Checks and measures the GEMM kernels, and tunes the choice among them"};
-  app.add_option("--mode", mode, "check, bench, ladder, tune, regret or explain")
-      ->check(CLI::IsMember({"check", "bench", "ladder", "tune", "regret", "explain"}));
+  app.add_option("--mode", mode, "check, bench, ladder, tune, regret, group or explain")
+      ->check(CLI::IsMember({"check", "bench", "ladder", "tune", "regret", "group", "explain"}));
   app.add_option("--dtype", flags.dtypes, "f32, f64 or both (f32,f64)")
       ->delimiter(',')
       ->allow_extra_args(false)  // what follows are shapes

@@ -46,6 +46,7 @@ int RunLadder(const Flags& flags);
 int RunTune(const Flags& flags);
 int RunRegret(const Flags& flags);
 int RunExplain(const Flags& flags);
+int RunGroup(const Flags& flags);
 
 // Says on stderr what stands in the way; 2.
 int Refuse(const std::string& what);

@@ -7,6 +7,7 @@
 #include <cuda_runtime_api.h>
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,12 @@ class Peer {
 
   // Enqueues way `way` of the last Prepare. False when the library refuses.
   virtual bool Launch(size_t way, const Operands& operands, cudaStream_t stream) = 0;
+
+  // The same for several f32 problems at once, with alpha 1 and beta 0: `sets` holds the operands
+  // of all of them, set by set. Both must outlive the launches.
+  virtual std::vector<std::string> PrepareGroup(std::span<const Problem> problems,
+                                                std::span<const std::vector<Operands>> sets) = 0;
+  virtual bool LaunchGroup(size_t way, size_t set, cudaStream_t stream) = 0;
 };
 
 // On the current device.

@@ -149,6 +149,13 @@ class LtProblem {
   cublasLtMatrixLayout_t d_ = nullptr;
 };
 
+// The arguments of one cublasSgemmGroupedBatched of groups of one.
+struct GroupedArguments {
+  std::vector<cublasOperation_t> left_op, right_op;
+  std::vector<int> m, n, k, left_ld, right_ld, d_ld, size;
+  std::vector<float> one, zero;
+};
+
 class CublasPeer final : public Peer {
  public:
   CublasPeer() {
@@ -201,6 +208,60 @@ class CublasPeer final : public Peer {
                                  : Lt(it.algorithm, operands, stream);
   }
 
+  std::vector<std::string> PrepareGroup(std::span<const Problem> problems,
+                                        std::span<const std::vector<Operands>> sets) override {
+    if (!ready_) return {};
+    group_.clear();
+    group_sets_ = sets;
+    grouped_ = {};
+    for (const Problem& problem : problems) {
+      if (!WhyNot(problem).empty()) return {};
+      const ColumnMajor& p = group_.emplace_back(ColumnMajorOf(problem));
+      grouped_.left_op.push_back(p.left_op);
+      grouped_.right_op.push_back(p.right_op);
+      grouped_.m.push_back(static_cast<int>(p.m));
+      grouped_.n.push_back(static_cast<int>(p.n));
+      grouped_.k.push_back(static_cast<int>(p.k));
+      grouped_.left_ld.push_back(static_cast<int>(p.left_ld));
+      grouped_.right_ld.push_back(static_cast<int>(p.right_ld));
+      grouped_.d_ld.push_back(static_cast<int>(p.d_ld));
+      grouped_.size.push_back(1);
+      grouped_.one.push_back(1);
+      grouped_.zero.push_back(0);
+    }
+    std::vector<const void*> pointers;  // of each set: the left ones, the right ones, those of D
+    for (const std::vector<Operands>& set : sets) {
+      for (const Operands& operands : set) pointers.push_back(operands.b);
+      for (const Operands& operands : set) pointers.push_back(operands.a);
+      for (const Operands& operands : set) pointers.push_back(operands.d);
+    }
+    const size_t bytes = pointers.size() * sizeof(void*);
+    if (pointers_.Create(bytes) != cudaSuccess ||
+        cudaMemcpy(pointers_.data(), pointers.data(), bytes, cudaMemcpyHostToDevice) !=
+            cudaSuccess) {
+      return {};
+    }
+    return {"gemmEx in turn", "sgemmGroupedBatched"};
+  }
+
+  bool LaunchGroup(size_t way, size_t set, cudaStream_t stream) override {
+    if (way == 0) {
+      for (size_t i = 0; i < group_.size(); ++i) {
+        if (!GemmEx(group_[i], kGemmExWays[0], group_sets_[set][i], stream)) return false;
+      }
+      return true;
+    }
+    if (!TakeStream(stream)) return false;
+    const size_t count = group_.size();
+    auto* const left = static_cast<float**>(pointers_.data()) + 3 * set * count;
+    return cublasSgemmGroupedBatched(
+               handle_, grouped_.left_op.data(), grouped_.right_op.data(), grouped_.m.data(),
+               grouped_.n.data(), grouped_.k.data(), grouped_.one.data(), left,
+               grouped_.left_ld.data(), left + count, grouped_.right_ld.data(),
+               grouped_.zero.data(), left + 2 * count, grouped_.d_ld.data(),
+               static_cast<int>(count), grouped_.size.data()) == CUBLAS_STATUS_SUCCESS;
+  }
+
  private:
   struct Way {
     const GemmExWay* gemm_ex;  // or null:
@@ -223,43 +284,50 @@ class CublasPeer final : public Peer {
   }
 
   bool GemmEx(const GemmExWay& way, const Operands& operands, cudaStream_t stream) {
-    const ColumnMajor& p = problem_;
+    return GemmEx(problem_, way, operands, stream);
+  }
+
+  bool GemmEx(const ColumnMajor& p, const GemmExWay& way, const Operands& operands,
+              cudaStream_t stream) {
     const bool single = p.type == CUDA_R_32F;
-    // Setting the stream takes the workspace back: in this order, and outside of a capture.
-    if (stream != stream_ || stream == nullptr) {
-      if (cublasSetStream(handle_, stream) != CUBLAS_STATUS_SUCCESS ||
-          cublasSetWorkspace(handle_, workspace_.data(), kWorkspaceBytes) !=
-              CUBLAS_STATUS_SUCCESS) {
-        return false;
-      }
-      stream_ = stream;
-    }
+    if (!TakeStream(stream)) return false;
     const cublasComputeType_t compute = single ? way.f32 : way.f64;
     if (p.batch_count == 1) {
       return cublasGemmEx(
                  handle_, p.left_op, p.right_op, static_cast<int>(p.m), static_cast<int>(p.n),
-                 static_cast<int>(p.k), one(), operands.b, p.type, static_cast<int>(p.left_ld),
-                 operands.a, p.type, static_cast<int>(p.right_ld), zero(), operands.d, p.type,
+                 static_cast<int>(p.k), one(p), operands.b, p.type, static_cast<int>(p.left_ld),
+                 operands.a, p.type, static_cast<int>(p.right_ld), zero(p), operands.d, p.type,
                  static_cast<int>(p.d_ld), compute, way.algorithm) == CUBLAS_STATUS_SUCCESS;
     }
     return cublasGemmStridedBatchedEx(
                handle_, p.left_op, p.right_op, static_cast<int>(p.m), static_cast<int>(p.n),
-               static_cast<int>(p.k), one(), operands.b, p.type, static_cast<int>(p.left_ld),
+               static_cast<int>(p.k), one(p), operands.b, p.type, static_cast<int>(p.left_ld),
                p.left_stride, operands.a, p.type, static_cast<int>(p.right_ld), p.right_stride,
-               zero(), operands.d, p.type, static_cast<int>(p.d_ld), p.d_stride, p.batch_count,
+               zero(p), operands.d, p.type, static_cast<int>(p.d_ld), p.d_stride, p.batch_count,
                compute, way.algorithm) == CUBLAS_STATUS_SUCCESS;
   }
 
-  bool Lt(const cublasLtMatmulAlgo_t& algorithm, const Operands& operands, cudaStream_t stream) {
-    return lt_problem_.Launch(lt_handle_, algorithm, operands, one(), zero(), workspace_.data(),
-                              stream);
+  // Setting the stream takes the workspace back: in this order, and outside of a capture.
+  bool TakeStream(cudaStream_t stream) {
+    if (stream == stream_ && stream != nullptr) return true;
+    if (cublasSetStream(handle_, stream) != CUBLAS_STATUS_SUCCESS ||
+        cublasSetWorkspace(handle_, workspace_.data(), kWorkspaceBytes) != CUBLAS_STATUS_SUCCESS) {
+      return false;
+    }
+    stream_ = stream;
+    return true;
   }
 
-  const void* one() const {
-    return problem_.type == CUDA_R_32F ? static_cast<const void*>(&one_f32_) : &one_f64_;
+  bool Lt(const cublasLtMatmulAlgo_t& algorithm, const Operands& operands, cudaStream_t stream) {
+    return lt_problem_.Launch(lt_handle_, algorithm, operands, one(problem_), zero(problem_),
+                              workspace_.data(), stream);
   }
-  const void* zero() const {
-    return problem_.type == CUDA_R_32F ? static_cast<const void*>(&zero_f32_) : &zero_f64_;
+
+  const void* one(const ColumnMajor& p) const {
+    return p.type == CUDA_R_32F ? static_cast<const void*>(&one_f32_) : &one_f64_;
+  }
+  const void* zero(const ColumnMajor& p) const {
+    return p.type == CUDA_R_32F ? static_cast<const void*>(&zero_f32_) : &zero_f64_;
   }
 
   const float one_f32_ = 1;
@@ -274,6 +342,10 @@ class CublasPeer final : public Peer {
   ColumnMajor problem_ = {};
   LtProblem lt_problem_;
   std::vector<Way> ways_;
+  std::vector<ColumnMajor> group_;
+  std::span<const std::vector<Operands>> group_sets_;
+  GroupedArguments grouped_;
+  DeviceBuffer pointers_;
 };
 
 }  // namespace

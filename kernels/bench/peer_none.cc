@@ -10,6 +10,13 @@ class NoPeer final : public Peer {
     *why_not = version();
     return {};
   }
+  std::vector<std::string> PrepareGroup(std::span<const Problem> /*problems*/,
+                                        std::span<const std::vector<Operands>> /*sets*/) override {
+    return {};
+  }
+  bool LaunchGroup(size_t /*way*/, size_t /*set*/, cudaStream_t /*stream*/) override {
+    return false;
+  }
   bool Launch(size_t, const Operands&, cudaStream_t) override { return false; }
 };
 

@@ -14,7 +14,8 @@ namespace gemm {
 struct CheckFailure {
   std::string kernel;
   std::string case_name;
-  std::string checker;  // "runs", "exact", "bounded", "canaries", "repeat", "class", "large"
+  std::string checker;  // "runs", "exact", "bounded", "canaries", "repeat", "class", "group",
+                        // "group to host", "large"
   std::string fault;
 };
 

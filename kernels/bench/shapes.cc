@@ -155,6 +155,9 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
   cases.Add("shared", 12, 65, 2600, 2, {.padding = 1, .beta = 1});
   cases.Add("shared", 64, 24, 1024, 1, {.alignment_bytes = 256});
   cases.Add("cut", 65, 129, 516, 1, {.beta = 1});
+  // Small, but too long a sum for one thread.
+  cases.Add("small", 70, 45, 300, 2, {.transpose_b = true, .padding = 1, .beta = 1});
+  cases.Add("small", 64, 96, 512, 1, {.alignment_bytes = 256});
   if (!full) return cases.Take();
 
   AddTransposes(cases, 131, 257, 67);

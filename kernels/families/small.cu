@@ -2,14 +2,24 @@
 // groups of them. One launch, no second pass, no workspace; products of all shapes can share it,
 // since a block finds its product by its number. small_tile.cuh has the body.
 //
-//   16 x 32   2 x 2 a thread, 8 stages of 32: one small product; all of k up to 224 is fetched at
-//             once, and 256 x 256 results are 128 blocks
-//   32 x 32   4 x 4 a thread, 4 stages of 32: a few dozen of them
-//   64 x 64   8 x 8 a thread, 4 stages of 16: a full device
-//   32 x 64   8 x 8 a thread, 3 stages of 64, in quarters of k
+//   16 x 32   2 x 2 a thread, 8 stages of 32, 128 threads more that copy: one small product. All of
+//             k up to 224 is fetched at once, and 256 x 256 results are 128 blocks
+//   32 x 32   4 x 2 a thread, 6 stages of 32: a few dozen of them
+//   64 x 64   4 x 8 a thread, 4 stages of 16: a full device
+//   32 x 32   8 x 4 a thread in quarters of k, 3 stages of 64, 128 threads more that copy
 //
 // Which of the first three runs is no configuration of its own: they sum alike, and what suits a
 // product depends on how many others share the launch.
+//
+// What limits them is shared memory: a warp's 16-byte load takes 4 cycles even where its lanes load
+// the same, so r x c results a thread cost r + c cycles of it for r c / 4 of arithmetic. Larger
+// microtiles are the pipelined family's; here they would leave the device idle.
+//
+// Lost (H200, 2026-11-30): 2 x 4 or 4 x 4 a thread for 16 x 32, 4.8 and 7.5 us at 256 cubed against
+// 4.6; no copying warps there, 4.9, but with them 32 x 32 is slower in a full device; 8 x 8 a
+// thread for 64 x 64, 9.1 us against 7.3 for 256 products of 64 cubed and 19 against 13 for one of
+// 256; quarters of 32 x 64 tiles with 8 x 8 a thread, 13.9 us at 512 cubed, with copying
+// warps 11.5, against 11.3.
 
 #include <algorithm>
 #include <array>
@@ -18,36 +28,14 @@
 #include <string>
 
 #include "kernels/cuda_status.h"
-#include "kernels/families/cost_model.h"
 #include "kernels/families/families.h"
 #include "kernels/families/small_gemm.h"
+#include "kernels/families/small_shapes.h"
 #include "kernels/families/small_tile.cuh"
 #include "kernels/families/sum_order.h"
 
 namespace gemm {
 namespace {
-
-constexpr SmallShape kShapes[] = {
-    {8, 16, 2, 2, 1, 32, 8, 3}, {8, 8, 4, 4, 1, 32, 4, 6},  {8, 8, 8, 8, 1, 16, 4, 6},
-    {4, 8, 8, 8, 4, 64, 3, 3},
-#ifdef GEMM_SMALL_LAB
-    {8, 8, 8, 8, 1, 16, 3, 8},  {16, 8, 4, 8, 1, 16, 4, 4}, {8, 16, 4, 2, 1, 32, 6, 3},
-    {4, 8, 8, 8, 4, 32, 4, 4},  {4, 8, 8, 4, 4, 64, 3, 4},  {8, 8, 8, 8, 1, 32, 3, 4},
-#endif
-};
-constexpr int kShapeCount = static_cast<int>(std::size(kShapes));
-
-// Fractions for the cost model, by shape: guesses until they are measured.
-struct Fractions {
-  double math;
-  double lone;
-};
-constexpr Fractions kFractions[kShapeCount] = {
-    {0.30, 0.20}, {0.50, 0.20}, {0.50, 0.25}, {0.50, 0.45},
-#ifdef GEMM_SMALL_LAB
-    {0.5, 0.5},   {0.5, 0.5},   {0.5, 0.5},   {0.5, 0.5},   {0.5, 0.5}, {0.5, 0.5},
-#endif
-};
 
 struct Config {
   std::string_view name;
@@ -58,17 +46,6 @@ struct Config {
 constexpr Config kConfigs[] = {
     {"small_f32", NumericsClass::kSequential, 0, 3},
     {"small_f32_quarters", NumericsClass::kQuarters, 3, 1},
-#ifdef GEMM_SMALL_LAB
-    {"small_f32_v0_16x32", NumericsClass::kSequential, 0, 1},
-    {"small_f32_v1_32x32", NumericsClass::kSequential, 1, 1},
-    {"small_f32_v2_64x64s4", NumericsClass::kSequential, 2, 1},
-    {"small_f32_v4_64x64s3", NumericsClass::kSequential, 4, 1},
-    {"small_f32_v5_64x64t128", NumericsClass::kSequential, 5, 1},
-    {"small_f32_v6_32x32t128", NumericsClass::kSequential, 6, 1},
-    {"small_f32_v7_q32x64d32", NumericsClass::kQuarters, 7, 1},
-    {"small_f32_v8_q32x32", NumericsClass::kQuarters, 8, 1},
-    {"small_f32_v9_64x64d32", NumericsClass::kSequential, 9, 1},
-#endif
 };
 constexpr auto kKernelConfigs = [] {
   std::array<KernelConfig, std::size(kConfigs)> result;
@@ -79,14 +56,14 @@ constexpr auto kKernelConfigs = [] {
 }();
 
 template <int I>
-__global__ void __launch_bounds__(kShapes[I].threads(), kShapes[I].blocks)
+__global__ void __launch_bounds__(kSmallShapes[I].threads(), kSmallShapes[I].blocks)
     SmallOne(const __grid_constant__ SmallProblem problem) {
   extern __shared__ __align__(16) float shared[];
-  SmallTile<kShapes[I]>(problem, static_cast<int>(blockIdx.x), shared);
+  SmallTile<kSmallShapes[I]>(problem, static_cast<int>(blockIdx.x), shared);
 }
 
 template <int I>
-__global__ void __launch_bounds__(kShapes[I].threads(), kShapes[I].blocks)
+__global__ void __launch_bounds__(kSmallShapes[I].threads(), kSmallShapes[I].blocks)
     SmallMany(const __grid_constant__ SmallGroup group) {
   extern __shared__ __align__(16) float shared[];
   __shared__ SmallProblem problem;
@@ -111,7 +88,7 @@ __global__ void __launch_bounds__(kShapes[I].threads(), kShapes[I].blocks)
     if (lane == 0) first_tile = __ldg(group.first_tiles + index);
   }
   __syncthreads();
-  SmallTile<kShapes[I]>(problem, static_cast<int>(blockIdx.x - first_tile), shared);
+  SmallTile<kSmallShapes[I]>(problem, static_cast<int>(blockIdx.x - first_tile), shared);
 }
 
 template <int... I>
@@ -122,26 +99,10 @@ template <int... I>
 constexpr std::array<const void*, sizeof...(I)> ManyFunctions(std::integer_sequence<int, I...>) {
   return {reinterpret_cast<const void*>(&SmallMany<I>)...};
 }
-const auto kOne = OneFunctions(std::make_integer_sequence<int, kShapeCount>());
-const auto kMany = ManyFunctions(std::make_integer_sequence<int, kShapeCount>());
+const auto kOne = OneFunctions(std::make_integer_sequence<int, kSmallShapeCount>());
+const auto kMany = ManyFunctions(std::make_integer_sequence<int, kSmallShapeCount>());
 
-constexpr int64_t kMaxTiles = (int64_t{1} << 31) - 1;  // of a launch
 constexpr int64_t kMaxDepth = (int64_t{1} << 31) - 1024;
-
-int64_t CeilDiv(int64_t value, int64_t divisor) {
-  return value / divisor + (value % divisor != 0 ? 1 : 0);
-}
-
-// Saturates: what is more than a launch takes, by however much, is too much.
-int64_t TilesOf(const Problem& problem, const SmallShape& shape) {
-  if (IsEmpty(problem)) return 0;
-  int64_t tiles = CeilDiv(problem.m, shape.tile_m());
-  if (__builtin_mul_overflow(tiles, CeilDiv(problem.n, shape.tile_n()), &tiles) ||
-      __builtin_mul_overflow(tiles, problem.batch_count, &tiles)) {
-    return kMaxTiles + 1;
-  }
-  return std::min(tiles, kMaxTiles + 1);
-}
 
 // Calls body(begin, end, problems that are not empty, tiles) for each launch.
 template <typename Body>
@@ -150,9 +111,9 @@ void ForEachLaunch(std::span<const Problem> problems, const SmallShape& shape, B
   int count = 0;
   int64_t tiles = 0;
   for (size_t i = 0; i < problems.size(); ++i) {
-    const int64_t here = TilesOf(problems[i], shape);
+    const int64_t here = SmallTilesOf(problems[i], shape);
     if (here == 0) continue;
-    if (count == kMostGrouped || tiles + here > kMaxTiles) {
+    if (count == kMostGrouped || tiles + here > kMostSmallTiles) {
       body(begin, i, count, tiles);
       begin = i;
       count = 0;
@@ -164,50 +125,8 @@ void ForEachLaunch(std::span<const Problem> problems, const SmallShape& shape, B
   if (count > 0) body(begin, problems.size(), count, tiles);
 }
 
-// How long the problems should take in one launch: see cost_model.h.
-double ShapeSeconds(std::span<const Problem> problems, const DeviceInfo& device, int shape) {
-  const SmallShape& s = kShapes[shape];
-  const TileCost cost{s.tile_m(), s.tile_n(), kFractions[shape].math, kFractions[shape].lone};
-  const double multiprocessors = std::max(1, device.multiprocessors);
-  double seconds = 0;
-  double longest = 0;
-  double tiles = 0;
-  for (const Problem& problem : problems) {
-    Problem one = problem;
-    one.m = s.tile_m();
-    one.n = s.tile_n();
-    one.batch_count = 1;
-    const double here = static_cast<double>(TilesOf(problem, s));
-    if (here == 0) continue;
-    // A tile takes at least as long as 32 products.
-    one.k = std::max<int64_t>(one.k, 32);
-    tiles += here;
-    one.batch_count = device.multiprocessors;
-    seconds += ModelTileSeconds(one, device, {cost.tile_m, cost.tile_n, cost.math_fraction, 1e9}) *
-               here / multiprocessors;
-    longest = std::max(longest, ModelTileSeconds(one, device, cost));
-  }
-  // The last wave is as long as a full one.
-  const double waves = tiles / multiprocessors;
-  return waves > 0 ? std::max(longest, seconds * std::ceil(waves) / waves) : 0;
-}
-
-int BestShape(std::span<const Problem> problems, const DeviceInfo& device, const Config& config) {
-  int best = config.first_shape;
-  double least = 0;
-  for (int shape = config.first_shape; shape < config.first_shape + config.shapes; ++shape) {
-    int64_t tiles = 0;
-    for (const Problem& problem : problems) {
-      tiles = std::max(tiles, TilesOf(problem, kShapes[shape]));
-    }
-    if (tiles > kMaxTiles) continue;
-    const double seconds = ShapeSeconds(problems, device, shape);
-    if (least == 0 || seconds < least) {
-      best = shape;
-      least = seconds;
-    }
-  }
-  return best;
+int BestOf(std::span<const Problem> problems, const DeviceInfo& device, const Config& config) {
+  return BestSmallShape(problems, device, config.first_shape, config.shapes);
 }
 
 bool Aligned16(const void* base, const MatrixLayout& layout, int64_t batch_count) {
@@ -225,8 +144,8 @@ SmallProblem MakeProblem(const Problem& problem, const Operands& operands, const
   SmallProblem g;
   std::memset(&g, 0, sizeof(g));
   g.p = MakeStridedGemm<float>(problem, operands);
-  g.tiles_m = static_cast<int>(CeilDiv(problem.m, shape.tile_m()));
-  g.tiles_n = static_cast<int>(CeilDiv(problem.n, shape.tile_n()));
+  g.tiles_m = static_cast<int>(TilesOf(problem.m, shape.tile_m()));
+  g.tiles_n = static_cast<int>(TilesOf(problem.n, shape.tile_n()));
   g.slice_length = static_cast<int>(ChunkLength(config.numerics, problem) / shape.slices);
   const int64_t batch = problem.batch_count;
   g.load_a = LoadOf(problem.a.transposed, Aligned16(operands.a, problem.a, batch));
@@ -266,13 +185,13 @@ class Family final : public KernelFamily {
       return "sums in " + std::string(NameOf(config.numerics)) + ", this product in " +
              std::string(NameOf(NumericsOf(problem)));
     }
-    const SmallShape& largest = kShapes[config.first_shape + config.shapes - 1];
+    const SmallShape& largest = kSmallShapes[config.first_shape + config.shapes - 1];
     for (int s = config.first_shape; s < config.first_shape + config.shapes; ++s) {
-      if (static_cast<size_t>(kShapes[s].shared_bytes()) > device.shared_bytes_per_block) {
+      if (static_cast<size_t>(kSmallShapes[s].shared_bytes()) > device.shared_bytes_per_block) {
         return "needs more shared memory than a block of the device can have";
       }
     }
-    if (TilesOf(problem, largest) > kMaxTiles) return "D has more than 2^31 - 1 tiles";
+    if (SmallTilesOf(problem, largest) > kMostSmallTiles) return "D has more than 2^31 - 1 tiles";
     if (problem.k > kMaxDepth) {
       return "k is " + std::to_string(problem.k) + ", more than 2^31 - 1024";
     }
@@ -282,16 +201,17 @@ class Family final : public KernelFamily {
   double ModelSeconds(const Problem& problem, const DeviceInfo& device, int index) const override {
     const Config& config = kConfigs[index];
     const std::span<const Problem> problems(&problem, 1);
-    return ShapeSeconds(problems, device, BestShape(problems, device, config));
+    return SmallSeconds(problems, device, BestOf(problems, device, config));
   }
 
   cudaError_t Prepare(const DeviceInfo& /*device*/) const override {
-    for (int shape = 0; shape < kShapeCount; ++shape) {
+    for (int shape = 0; shape < kSmallShapeCount; ++shape) {
       for (const void* function : {kOne[shape], kMany[shape]}) {
         cudaFuncAttributes attributes;
         GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, function));
-        GEMM_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
-            function, cudaFuncAttributeMaxDynamicSharedMemorySize, kShapes[shape].shared_bytes()));
+        GEMM_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(function,
+                                                       cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                       kSmallShapes[shape].shared_bytes()));
       }
     }
     return cudaSuccess;
@@ -301,8 +221,8 @@ class Family final : public KernelFamily {
                 int config) const override {
     Plan plan;
     plan.config = config;
-    plan.variant = BestShape(problems, device, kConfigs[config]);
-    ForEachLaunch(problems, kShapes[plan.variant],
+    plan.variant = BestOf(problems, device, kConfigs[config]);
+    ForEachLaunch(problems, kSmallShapes[plan.variant],
                   [&](size_t /*begin*/, size_t /*end*/, int count, int64_t /*tiles*/) {
                     ++plan.launches;
                     plan.device_args_bytes += TableBytes(count);
@@ -315,7 +235,7 @@ class Family final : public KernelFamily {
   void Encode(const Plan& plan, std::span<const Problem> problems,
               std::span<const Operands> operands, void* args) const override {
     const Config& config = kConfigs[plan.config];
-    const SmallShape& shape = kShapes[plan.variant];
+    const SmallShape& shape = kSmallShapes[plan.variant];
     auto* const base = static_cast<unsigned char*>(args);
     auto* records = base + plan.device_args_bytes;
     size_t table = 0;
@@ -329,7 +249,7 @@ class Family final : public KernelFamily {
       unsigned char* entries = first_tiles + FirstTilesBytes(count);
       uint32_t first = 0;
       for (size_t i = begin; i < end; ++i) {
-        const auto here = static_cast<uint32_t>(TilesOf(problems[i], shape));
+        const auto here = static_cast<uint32_t>(SmallTilesOf(problems[i], shape));
         if (here == 0) continue;
         const SmallProblem g = MakeProblem(problems[i], operands[i], config, shape);
         if (count == 1) {
@@ -350,7 +270,7 @@ class Family final : public KernelFamily {
 
   cudaError_t Launch(const Plan& plan, const void* args, const void* device_args,
                      void* /*workspace*/, cudaStream_t stream) const override {
-    const SmallShape& shape = kShapes[plan.variant];
+    const SmallShape& shape = kSmallShapes[plan.variant];
     const auto* in = static_cast<const unsigned char*>(args) + plan.device_args_bytes;
     for (int i = 0; i < plan.launches; ++i, in += sizeof(LaunchRecord)) {
       LaunchRecord record;

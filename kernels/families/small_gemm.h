@@ -28,11 +28,13 @@ struct SmallShape {
   int slices;  // 1, or 4 that share k
   int depth;   // products a stage, over all slices
   int stages;
-  int blocks;  // a multiprocessor, at most
+  int producers;  // threads that do nothing but copy; 0: all copy
+  int blocks;     // a multiprocessor, at most
 
   constexpr int tile_m() const { return threads_m * rows; }
   constexpr int tile_n() const { return threads_n * columns; }
-  constexpr int threads() const { return threads_m * threads_n * slices; }
+  constexpr int consumers() const { return threads_m * threads_n * slices; }
+  constexpr int threads() const { return consumers() + producers; }
   constexpr int stage_floats() const { return depth * (tile_m() + tile_n() + 2 * kSmallPadding); }
   constexpr int shared_bytes() const { return 4 * stage_floats() * stages; }
 };

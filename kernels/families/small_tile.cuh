@@ -17,6 +17,7 @@
 
 #include <cuda_runtime.h>
 
+#include "kernels/families/small_feed.cuh"
 #include "kernels/families/small_gemm.h"
 #include "kernels/families/strided_gemm.cuh"
 #include "kernels/ptx/cp_async.cuh"
@@ -24,103 +25,22 @@
 
 namespace gemm {
 
-// The thread index read anew: what a copy derives from it does not take up registers between
-// stages.
-__device__ __forceinline__ int SmallThreadAgain() {
-  int thread;
-  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-  return thread;
-}
-
-// One operand of one tile.
-struct SmallSource {
-  const float* from;     // element (outer 0, k 0); always a valid address
-  int64_t outer_stride;  // 1 or depth_stride is 1
-  int64_t depth_stride;
-  int outer;  // rows or columns inside the matrix, at most the tile's
-};
-
-// Copies products [first, first + depth / slices) of each slice of one operand. A slice has
-// slice_length products, but none is at or beyond k; what does not exist becomes 0.
-template <int kOuter, int kDepth, int kSlices, int kThreads>
-__device__ __forceinline__ void SmallCopy(const SmallSource& x, SmallLoad load, uint32_t to,
-                                          int first, int k, int slice_length, int thread) {
-  constexpr int kSliceDepth = kDepth / kSlices;
-  constexpr int kPitchBytes = (kOuter + kSmallPadding) * 4;
-  // The product that a row of the stage holds; negative: none.
-  const auto product = [&](int row) {
-    const int in_slice = first + row % kSliceDepth;
-    const int l = in_slice + row / kSliceDepth * slice_length;
-    return in_slice < slice_length && l < k ? l : -1;
-  };
-  if (load == SmallLoad::kDepth4) {
-    // A warp takes 8 rows of the stage, which are consecutive in memory, of 4 outer at a time: the
-    // padding puts these 32 floats into different banks.
-    static_assert(kSliceDepth % 8 == 0 && kOuter % 4 == 0, "8 rows a warp, in one slice");
-    constexpr int kWarps = kThreads / 32;
-    constexpr int kWarpsAlongDepth = kWarps < kDepth / 8 ? kWarps : kDepth / 8;
-    constexpr int kOuterStep = kWarps / kWarpsAlongDepth * 4;
-    const int warp = thread / 32;
-    const int outer0 = thread % 32 / 8 + warp / kWarpsAlongDepth * 4;
-#pragma unroll
-    for (int rows = 0; rows < kDepth; rows += kWarpsAlongDepth * 8) {
-      const int row = rows + warp % kWarpsAlongDepth * 8 + thread % 8;
-      const int l = product(row);
-      const float* from = x.from + (l < 0 ? 0 : l + outer0 * x.outer_stride);
-      const int64_t step = l < 0 ? 0 : kOuterStep * x.outer_stride;
-      const int inside = l < 0 ? 0 : x.outer;
-      const uint32_t row_to = to + row * kPitchBytes + outer0 * 4;
-#pragma unroll 16
-      for (int outer = 0; outer < kOuter; outer += kOuterStep) {
-        const bool in = outer0 + outer < inside;
-        CopyAsync4(row_to + outer * 4, in ? from : x.from, in ? 4 : 0);
-        from += step;
-      }
-    }
-    return;
-  }
-  const auto rows = [&](auto width, auto copy) {
-    constexpr int kWidth = decltype(width)::value;
-    constexpr int kPieces = kOuter / kWidth;
-    static_assert(kThreads % kPieces == 0, "whole rows");
-    constexpr int kRows = kThreads / kPieces;
-    const int column = thread % kPieces * kWidth;
-    const int inside = 4 * min(kWidth, max(0, x.outer - column));
-#pragma unroll
-    for (int row0 = 0; row0 < kDepth; row0 += kRows) {
-      const int row = row0 + thread / kPieces;
-      if (kDepth % kRows != 0 && row >= kDepth) return;
-      const int l = product(row);
-      const bool in = l >= 0 && inside > 0;
-      copy(to + row * kPitchBytes + column * 4, in ? x.from + l * x.depth_stride + column : x.from,
-           static_cast<uint32_t>(in ? inside : 0));
-    }
-  };
-  if (load == SmallLoad::kOuter16) {
-    rows(std::integral_constant<int, 4>(),
-         [](uint32_t at, const float* from, uint32_t bytes) { CopyAsync16(at, from, bytes); });
-  } else {
-    rows(std::integral_constant<int, 1>(),
-         [](uint32_t at, const float* from, uint32_t bytes) { CopyAsync4(at, from, bytes); });
-  }
-}
-
-// kWidth neighbouring results, of which `inside` are in the matrix.
+// kWidth neighbouring results, of which some may be outside. `vectors`: rows of D, and of C where
+// it is read, are 16-byte aligned.
 template <int kWidth>
-__device__ __forceinline__ void SmallStore(const SmallProblem& g, int64_t batch, int64_t row,
-                                           int64_t column, const float (&sum)[kWidth]) {
-  const StridedGemm<float>& p = g.p;
+__device__ __forceinline__ void SmallStore(const StridedGemm<float>& p, bool vectors, int64_t batch,
+                                           int64_t row, int64_t column,
+                                           const float (&sum)[kWidth]) {
   if (row >= p.m || column >= p.n) return;
-  if (!g.store_16 || column + kWidth > p.n) {
+  if (!vectors || column + kWidth > p.n) {
 #pragma unroll
     for (int e = 0; e < kWidth; ++e) {
       if (column + e < p.n) StoreElement(p, batch, row, column + e, sum[e]);
     }
     return;
   }
-  float result[kWidth];
-  float* to = p.d + batch * p.d_batch + row * p.d_row + column;
   using Vector = std::conditional_t<kWidth == 4, float4, float2>;
+  float result[kWidth];
   static_assert(sizeof(Vector) == sizeof(result), "2 or 4 results");
   if (p.beta == 0) {
 #pragma unroll
@@ -134,7 +54,8 @@ __device__ __forceinline__ void SmallStore(const SmallProblem& g, int64_t batch,
       result[e] = MultiplyAdd(p.alpha, sum[e], Multiply(p.beta, c[e]));
     }
   }
-  *reinterpret_cast<Vector*>(to) = *reinterpret_cast<const Vector*>(result);
+  *reinterpret_cast<Vector*>(p.d + batch * p.d_batch + row * p.d_row + column) =
+      *reinterpret_cast<const Vector*>(result);
 }
 
 // A shape's numbers as constants: device code cannot call SmallShape's functions.
@@ -143,6 +64,7 @@ struct SmallLayout {
   static constexpr int kTileM = kShape.tile_m();
   static constexpr int kTileN = kShape.tile_n();
   static constexpr int kThreads = kShape.threads();
+  static constexpr int kConsumers = kShape.consumers();
   static constexpr int kSliceThreads = kShape.threads_m * kShape.threads_n;
   static constexpr int kPitchA = kTileM + kSmallPadding;
   static constexpr int kPitchB = kTileN + kSmallPadding;
@@ -154,6 +76,15 @@ struct SmallLayout {
   static constexpr int kLanesM = 32 / kLanesN;
   static_assert(kShape.threads_n % kLanesN == 0 && kShape.threads_m % kLanesM == 0, "whole warps");
 };
+
+// __syncthreads, but from two places of the program at once.
+__device__ __forceinline__ void BlockBarrier() { asm volatile("bar.sync 0;" ::: "memory"); }
+
+// Of the threads that do not only copy.
+template <int kConsumers>
+__device__ __forceinline__ void ConsumerBarrier() {
+  asm volatile("bar.sync 1, %0;" ::"n"(kConsumers) : "memory");
+}
 
 template <int kWidth>
 __device__ __forceinline__ void LoadFragment(const float* from, float* to) {
@@ -180,7 +111,7 @@ __device__ __forceinline__ void SmallTile(const SmallProblem& g, int index, floa
   constexpr int kWarpsN = kShape.threads_n / Layout::kLanesN;
 
   const int matrix_tiles = g.tiles_m * g.tiles_n;
-  const int batch = index / matrix_tiles;
+  const int batch = index < matrix_tiles ? 0 : index / matrix_tiles;
   index -= batch * matrix_tiles;
   const int tile_m = index / g.tiles_n;
   const int64_t row0 = int64_t{tile_m} * Layout::kTileM;
@@ -194,22 +125,44 @@ __device__ __forceinline__ void SmallTile(const SmallProblem& g, int index, floa
                       static_cast<int>(min(g.p.m - row0, int64_t{Layout::kTileM}))};
   const SmallSource b{g.p.b + batch * g.p.b_batch + column0 * g.p.b_column, g.p.b_column, g.p.b_row,
                       static_cast<int>(min(g.p.n - column0, int64_t{Layout::kTileN}))};
+  // A product that does not exist is 0 * -0, which changes no sum: added as 0 * 0 it would turn a
+  // sum of -0 into +0.
+  constexpr int kFeeders = kShape.producers > 0 ? kShape.producers : Layout::kThreads;
+  constexpr bool kReread = kShape.producers == 0 && kShape.rows * kShape.columns >= 32;
+  const int feeder = thread - (Layout::kThreads - kFeeders);
   const SmallLoad load_a = g.load_a;
   const SmallLoad load_b = g.load_b;
   const uint32_t ring = SharedAddress(shared);
-  const auto fetch = [&](int stage) {
+  const auto fetch = [&](int stage, int slot) {
     if (stage < stages) {
-      const int again = SmallThreadAgain();
-      const uint32_t to = ring + stage % kStages * (Layout::kStageFloats * 4);
-      SmallCopy<Layout::kTileM, kShape.depth, kSlices, Layout::kThreads>(
-          a, load_a, to, stage * kSliceDepth, k, slice_length, again);
-      SmallCopy<Layout::kTileN, kShape.depth, kSlices, Layout::kThreads>(
-          b, load_b, to + kShape.depth * kPitchA * 4, stage * kSliceDepth, k, slice_length, again);
+      const uint32_t to = ring + slot * (Layout::kStageFloats * 4);
+      const int copier = kReread ? SmallThreadAgain() : feeder;
+      const SmallFeed<Layout::kTileM, kShape.depth, kSlices, kFeeders> feed_a(
+          a, load_a, k, slice_length, 0, copier);
+      const SmallFeed<Layout::kTileN, kShape.depth, kSlices, kFeeders> feed_b(
+          b, load_b, k, slice_length, -0.0F, copier);
+      feed_a.Copy(to, stage * kSliceDepth);
+      feed_b.Copy(to + kShape.depth * kPitchA * 4, stage * kSliceDepth);
     }
     CommitCopies();
   };
+  if (feeder >= 0) {
 #pragma unroll 1
-  for (int stage = 0; stage < kStages - 1; ++stage) fetch(stage);
+    for (int stage = 0; stage < kStages - 1; ++stage) fetch(stage, stage);
+  }
+  if constexpr (kShape.producers > 0) {
+    if (feeder >= 0) {
+      int slot = kStages - 1;
+#pragma unroll 1
+      for (int stage = 0; stage < stages; ++stage) {
+        WaitForCopyGroups<kStages - 2>();
+        BlockBarrier();
+        fetch(stage + kStages - 1, slot);
+        slot = slot + 1 == kStages ? 0 : slot + 1;
+      }
+      return;
+    }
+  }
 
   const int slice = thread / Layout::kSliceThreads;
   const int warp = thread % Layout::kSliceThreads / 32;
@@ -218,7 +171,6 @@ __device__ __forceinline__ void SmallTile(const SmallProblem& g, int index, floa
   const int lane_n = lane % 2 + lane / (2 * Layout::kLanesM) * 2;
   const int row = (warp / kWarpsN * Layout::kLanesM + lane_m) * kVectorM;
   const int column = (warp % kWarpsN * Layout::kLanesN + lane_n) * kVectorN;
-  const int mine = max(0, min(k - slice * slice_length, slice_length));
 
   float sum[kShape.rows][kShape.columns];
 #pragma unroll
@@ -247,25 +199,28 @@ __device__ __forceinline__ void SmallTile(const SmallProblem& g, int index, floa
       }
     }
   };
+  int slot = 0;
 #pragma unroll 1
   for (int stage = 0; stage < stages; ++stage) {
-    WaitForCopyGroups<kStages - 2>();
-    __syncthreads();
-    fetch(stage + kStages - 1);
-    const float* from = shared + stage % kStages * Layout::kStageFloats;
-    const float* from_a = from + slice * kSliceDepth * kPitchA + row;
-    const float* from_b = from + kShape.depth * kPitchA + slice * kSliceDepth * kPitchB + column;
-    const int left = mine - stage * kSliceDepth;
-    if (left >= kSliceDepth) {
-#pragma unroll
-      for (int l = 0; l < kSliceDepth; ++l) step(from_a + l * kPitchA, from_b + l * kPitchB);
+    if constexpr (kShape.producers == 0) {
+      WaitForCopyGroups<kStages - 2>();
+      __syncthreads();
+      fetch(stage + kStages - 1, slot == 0 ? kStages - 1 : slot - 1);
     } else {
-      // Products that do not exist must not be added as 0 * 0: that would turn -0 into +0.
-#pragma unroll 1
-      for (int l = 0; l < left; ++l) step(from_a + l * kPitchA, from_b + l * kPitchB);
+      BlockBarrier();
     }
+    const float* from_a =
+        shared + slot * Layout::kStageFloats + slice * kSliceDepth * kPitchA + row;
+    const float* from_b = shared + slot * Layout::kStageFloats + kShape.depth * kPitchA +
+                          slice * kSliceDepth * kPitchB + column;
+    slot = slot + 1 == kStages ? 0 : slot + 1;
+#pragma unroll
+    for (int l = 0; l < kSliceDepth; ++l) step(from_a + l * kPitchA, from_b + l * kPitchB);
   }
 
+  // A copy: the compiler need not fear that a store to D changes it.
+  const StridedGemm<float> p = g.p;
+  const bool vectors = g.store_16;
   if constexpr (kSlices == 1) {
 #pragma unroll
     for (int i = 0; i < kShape.rows; ++i) {
@@ -274,14 +229,14 @@ __device__ __forceinline__ void SmallTile(const SmallProblem& g, int index, floa
         float result[kVectorN];
 #pragma unroll
         for (int e = 0; e < kVectorN; ++e) result[e] = sum[i][q * kVectorN + e];
-        SmallStore<kVectorN>(g, batch, row0 + i / kVectorM * kGroupM + row + i % kVectorM,
+        SmallStore<kVectorN>(p, vectors, batch, row0 + i / kVectorM * kGroupM + row + i % kVectorM,
                              column0 + q * kGroupN + column, result);
       }
     }
   } else {
     constexpr int kSliceFloats = Layout::kTileM * kPitchB;
     static_assert(kSlices * kSliceFloats <= kStages * Layout::kStageFloats, "sums fit the ring");
-    __syncthreads();
+    ConsumerBarrier<Layout::kConsumers>();
 #pragma unroll
     for (int i = 0; i < kShape.rows; ++i) {
       const int at = i / kVectorM * kGroupM + row + i % kVectorM;
@@ -292,10 +247,10 @@ __device__ __forceinline__ void SmallTile(const SmallProblem& g, int index, floa
             make_float4(sum[i][4 * q], sum[i][4 * q + 1], sum[i][4 * q + 2], sum[i][4 * q + 3]);
       }
     }
-    __syncthreads();
+    ConsumerBarrier<Layout::kConsumers>();
     constexpr int kPieces = Layout::kTileN / 4;
 #pragma unroll
-    for (int piece = 0; piece < Layout::kTileM * kPieces; piece += Layout::kThreads) {
+    for (int piece = 0; piece < Layout::kTileM * kPieces; piece += Layout::kConsumers) {
       const int at = (piece + thread) / kPieces;
       const int from = at * kPitchB + (piece + thread) % kPieces * 4;
       float total[4];
@@ -307,7 +262,7 @@ __device__ __forceinline__ void SmallTile(const SmallProblem& g, int index, floa
 #pragma unroll
         for (int e = 0; e < 4; ++e) total[e] = __fadd_rn(total[e], part[e]);
       }
-      SmallStore<4>(g, batch, row0 + at, column0 + (piece + thread) % kPieces * 4, total);
+      SmallStore<4>(p, vectors, batch, row0 + at, column0 + (piece + thread) % kPieces * 4, total);
     }
   }
 }

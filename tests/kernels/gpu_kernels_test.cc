@@ -72,6 +72,22 @@ TEST_P(GpuKernels, AreRightOnEveryShape) {
   }
 }
 
+TEST_P(GpuKernels, HaveTheSameBitsInAGroup) {
+  const CheckReport report = CheckGroups(Families(), device_, GetParam(), CaseSet::kFull);
+  EXPECT_EQ(report.failed(), 0) << Text(report);
+  for (const KernelFamily* family : Families()) {
+    for (size_t config = 0; config < family->configs().size(); ++config) {
+      const KernelConfig& kernel = family->configs()[config];
+      if (kernel.dtype != GetParam() || !family->Groups(static_cast<int>(config))) continue;
+      const auto tally =
+          std::find_if(report.kernels.begin(), report.kernels.end(),
+                       [&](const KernelTally& t) { return t.kernel == kernel.name; });
+      ASSERT_NE(tally, report.kernels.end()) << kernel.name;
+      EXPECT_GT(tally->passed, 0) << kernel.name;
+    }
+  }
+}
+
 TEST_P(GpuKernels, ReachBeyond32BitIndices) {
   const CheckReport report = CheckLarge(Families(), device_, GetParam());
   EXPECT_EQ(report.failed(), 0) << Text(report);
@@ -336,6 +352,12 @@ TEST_F(WrongKernels, AreCaughtByEachCheckThatShould) {
   EXPECT_EQ(Caught(report, "wrong_f32_backward"), Names{"class"});
   EXPECT_EQ(Caught(report, "wrong_f32_unstable").count("repeat"), 1u);
   EXPECT_EQ(Caught(report, "reference_f32"), Names{});
+}
+
+TEST_F(WrongKernels, AreCaughtInGroups) {
+  const std::array<const KernelFamily*, 1> families = {&WrongFamily()};
+  const CheckReport report = CheckGroups(families, device_, DType::kF32, CaseSet::kQuick);
+  EXPECT_EQ(Caught(report, "wrong_f32_group"), (std::set<std::string>{"group", "group to host"}));
 }
 
 TEST_F(WrongKernels, AreCaughtBySamples) {

@@ -1,3 +1,6 @@
+#include <array>
+#include <vector>
+
 #include "kernels/families/simt_family.h"
 #include "kernels/families/strided_gemm.cuh"
 #include "tests/kernels/wrong_family.h"
@@ -13,6 +16,7 @@ enum Fault {
   kOutside,   // writes one element past each row
   kBackward,  // sums in descending k: right, but not the bits of its class
   kUnstable,  // the last bit changes from launch to launch
+  kGroup,     // takes the alpha of a group's first problem for all
   kFaults,
 };
 
@@ -25,6 +29,7 @@ constexpr SimtConfig kConfigs[kFaults] = {
     {"wrong_f32_outside", DType::kF32, 1, kThreads, 1, kThreads, 1, 1},
     {"wrong_f32_backward", DType::kF32, 1, kThreads, 1, kThreads, 1, 1},
     {"wrong_f32_unstable", DType::kF32, 1, kThreads, 1, kThreads, 1, 1},
+    {"wrong_f32_group", DType::kF32, 1, kThreads, 1, kThreads, 1, 1},
 };
 constexpr auto kKernelConfigs = ToKernelConfigs(kConfigs);
 
@@ -67,6 +72,16 @@ const auto kFunctions = Functions(std::make_integer_sequence<int, kFaults>());
 class Family final : public SimtFamily {
  public:
   Family() : SimtFamily("wrong", kConfigs, kKernelConfigs, kFunctions) {}
+
+  bool Groups(int config) const override { return config == kGroup; }
+  void Encode(const Plan& plan, std::span<const Problem> problems,
+              std::span<const Operands> operands, void* args) const override {
+    std::vector<Problem> wrong(problems.begin(), problems.end());
+    for (Problem& problem : wrong) {
+      if (plan.config == kGroup && ReadsAB(problem)) problem.alpha = wrong[0].alpha;
+    }
+    SimtFamily::Encode(plan, wrong, operands, args);
+  }
 };
 
 }  // namespace
