@@ -50,9 +50,9 @@ absl::StatusOr<Devices> OpenCpu(const std::string& force_kernel) {
   return devices;
 }
 
-absl::StatusOr<Devices> OpenGpus([[maybe_unused]] const std::string& force_kernel) {
+absl::StatusOr<Devices> OpenGpus([[maybe_unused]] const Options& options) {
 #if GEMMD_WITH_CUDA
-  return OpenCudaDevices(force_kernel);
+  return OpenCudaDevices({options.force_kernel, options.device_memory});
 #else
   return absl::FailedPreconditionError("this gemmd was built without CUDA");
 #endif
@@ -80,7 +80,7 @@ std::vector<std::string> FindNvidiaHardware(const std::string& root) {
 
 absl::StatusOr<Devices> OpenDevices(const Options& options) {
   if (options.device == DeviceChoice::kCpu) return OpenCpu(options.force_kernel);
-  absl::StatusOr<Devices> gpus = OpenGpus(options.force_kernel);
+  absl::StatusOr<Devices> gpus = OpenGpus(options);
   if (gpus.ok() || absl::IsInvalidArgument(gpus.status())) return gpus;
 
   const std::vector<std::string> found = FindNvidiaHardware();

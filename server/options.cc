@@ -120,14 +120,14 @@ Kind<T> Count(T min, T max) {
   return {"COUNT", parse, format};
 }
 
-// Written in full or as 2e15.
-Kind<double> Number(double min, double max) {
+// Written in full or as 2e15. `example` is for error texts.
+Kind<double> Number(double min, double max, const char* example = "2e15") {
   const auto format = [](const double& value) { return absl::StrCat(value); };
   const auto parse = [=](const std::string& text) -> absl::StatusOr<double> {
     double value = 0;
     if (!absl::SimpleAtod(text, &value)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("\"", text, "\" is not a number such as 2e15"));
+          absl::StrCat("\"", text, "\" is not a number such as ", example));
     }
     const absl::Status in_range = CheckRange<double>(value, min, max, text, format);
     if (!in_range.ok()) return in_range;
@@ -253,6 +253,8 @@ Flags::Flags(Options& options) {
       "Calls that may wait for admission; more are refused");
   Add("--host-memory", options.host_memory_bytes, Size(kMiB),
       "Host memory for operands and results, page-locked for a GPU");
+  Add("--device-memory", options.device_memory, Number(0.01, 0.95, "0.25"),
+      "Part of each GPU's memory that products under way may have");
   Add("--queue-problems", options.queue_problems, Count<uint64_t>(1, 1'000'000),
       "Products that may wait for a device; more are refused");
   Add("--queue-bytes", options.queue_bytes, Size(kKiB), "Host memory that those may hold");

@@ -85,6 +85,11 @@ struct Options {
   // lets more products be in flight. At least twice message_limit.
   uint64_t host_memory_bytes = uint64_t{2} << 30;
 
+  // Part of each GPU's memory that the products under way may have. Default 0.25. More lets larger
+  // products run, and more of them beside each other. A product that needs more is refused; one
+  // that does not fit for the moment waits. More than what is free at the start is an error.
+  double device_memory = 0.25;
+
   // Products that may wait for a device, the bytes of host memory that they may hold meanwhile, and
   // their floating-point operations; more are refused with UNAVAILABLE. Defaults 4096, 1 GiB and
   // 2e15, which is a minute of a GPU that computes 33 TFLOP/s. Longer rides out longer bursts, at

@@ -212,6 +212,10 @@ void ServerImpl::AddGauges() {
       .queue_bytes = [=, this] { return number(engine_->queued_bytes()); },
       .host_memory_used_bytes = [=, this] { return number(engine_->host_memory_used_bytes()); },
       .host_memory_budget_bytes = [=, this] { return number(engine_->host_memory_budget_bytes()); },
+      .device_memory_used_bytes = [=,
+                                   this] { return number(engine_->working_memory().used_bytes); },
+      .device_memory_budget_bytes =
+          [=, this] { return number(engine_->working_memory().limit_bytes); },
       .admitted_bytes = [=, this] { return number(rpc_->admitted_bytes()); },
       .admission_budget_bytes = [=, this] { return number(options_.admission_budget_bytes); },
   });

@@ -4,17 +4,20 @@
 
 #include <algorithm>
 #include <atomic>
-#include <optional>
 #include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "kernels/copy_pieces.h"
 #include "kernels/cuda_device_info.h"
 #include "kernels/cuda_raii.h"
 #include "kernels/cuda_status.h"
 #include "kernels/registry.h"
 #include "kernels/select.h"
+#include "server/engine/cuda_batch.h"
 #include "server/engine/cuda_failure.h"
+#include "server/engine/cuda_lane.h"
 #include "server/engine/cuda_matrices.h"
 #include "server/memory/pinned_memory.h"
 #include "server/reason.h"
@@ -22,45 +25,23 @@
 namespace gemm {
 namespace {
 
-constexpr size_t kArgsBytes = 64 << 10;  // of one batch; grown when plans ask for more
-
-// Three large jobs, so that one's operands come in and another's result goes out while a third
-// computes; two batches of small ones, so that one is prepared while the other runs.
+// Three batches of anything, so that one's operands come in and another's results go out while a
+// third computes; two of small jobs, so that one is prepared while the other runs.
 constexpr LaneKind kLanes[] = {LaneKind::kSmall, LaneKind::kSmall, LaneKind::kAny, LaneKind::kAny,
                                LaneKind::kAny};
+constexpr uint64_t kAllScratchBytes = std::size(kLanes) * CudaLane::kScratchBytes;
 
-// Stream-ordered device memory, given back to the device's pool in stream order.
-class AsyncBuffer {
- public:
-  explicit AsyncBuffer(cudaStream_t stream) : stream_(stream) {}
-  ~AsyncBuffer() {
-    if (data_ != nullptr) cudaFreeAsync(data_, stream_);
-  }
-  AsyncBuffer(const AsyncBuffer&) = delete;
-  AsyncBuffer& operator=(const AsyncBuffer&) = delete;
-
-  cudaError_t Create(size_t bytes) {
-    return bytes == 0 ? cudaSuccess : cudaMallocAsync(&data_, bytes, stream_);
-  }
-  std::byte* data() const { return static_cast<std::byte*>(data_); }
-
- private:
-  cudaStream_t stream_;
-  void* data_ = nullptr;
-};
-
-absl::Duration Between(const Event& from, const Event& to) {
-  float milliseconds = 0;
-  if (cudaEventElapsedTime(&milliseconds, from.get(), to.get()) != cudaSuccess) {
-    return absl::ZeroDuration();
-  }
-  return absl::Milliseconds(milliseconds);
+std::string GiB(uint64_t bytes) {
+  return absl::StrFormat("%.2f GiB", static_cast<double>(bytes) / (1 << 30));
 }
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice(DeviceInfo info, std::string force_kernel)
-      : info_(std::move(info)), force_kernel_(std::move(force_kernel)) {
+  CudaDevice(DeviceInfo info, const CudaOptions& options)
+      : info_(std::move(info)),
+        options_(options),
+        memory_limit_bytes_(static_cast<uint64_t>(options.memory_fraction *
+                                                  static_cast<double>(info_.memory_bytes))) {
     description_.index = info_.ordinal;
     description_.name = info_.name;
     description_.uuid = info_.uuid;
@@ -74,17 +55,105 @@ class CudaDevice final : public Device {
 
   absl::Status Open() {
     GEMM_RETURN_IF_CUDA_FAILS("cudaSetDevice", cudaSetDevice(info_.ordinal));
-    if (absl::Status status = OpenLanes(); !status.ok()) return status;
-    if (absl::Status status = matrices_.Open(); !status.ok()) return status;
+    if (absl::Status status = CheckMemory(); !status.ok()) return status;
+    shared_ = std::make_unique<CudaLane::Shared>(memory_limit_bytes_ - kAllScratchBytes);
+    for (const LaneKind kind : kLanes) {
+      auto& lane = lanes_.emplace_back(std::make_unique<CudaLane>(kind, *shared_));
+      if (absl::Status status = lane->Open(); !status.ok()) return status;
+    }
     // Keep freed memory in the pool: giving it back to the driver costs more than a small product.
     cudaMemPool_t pool = nullptr;
     GEMM_RETURN_IF_CUDA_FAILS("cudaDeviceGetDefaultMemPool",
                               cudaDeviceGetDefaultMemPool(&pool, info_.ordinal));
-    uint64_t keep_all = UINT64_MAX;
+    uint64_t keep = shared_->memory.limit_bytes();
     GEMM_RETURN_IF_CUDA_FAILS(
         "cudaMemPoolSetAttribute",
-        cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep_all));
+        cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
+    if (absl::Status status = matrices_.Open(); !status.ok()) return status;
+    if (absl::Status status = LoadKernels(); !status.ok()) return status;
+    if (!options_.force_kernel.empty() && std::find(kernel_names_.begin(), kernel_names_.end(),
+                                                    options_.force_kernel) == kernel_names_.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("--force-kernel: no kernel is named '",
+                                                     options_.force_kernel, "' on ", info_.name));
+    }
+    return absl::OkStatus();
+  }
 
+  const DeviceDescription& description() const override { return description_; }
+  const std::vector<std::string>& kernel_names() const override { return kernel_names_; }
+  HostMemory& host_memory() override { return memory_; }
+  bool lost() const override { return lost_.load(std::memory_order_acquire); }
+
+  MemoryUse working_memory() const override {
+    return {kAllScratchBytes + shared_->memory.used_bytes(), memory_limit_bytes_};
+  }
+
+  KernelExplanation Explain(const Problem& problem) const override {
+    const Selection selection = gemm::Explain(problem, info_, families_, options_.force_kernel);
+    KernelExplanation explanation;
+    if (selection.kernel.family != nullptr) explanation.chosen = selection.kernel.get().name;
+    explanation.reason = selection.reason;
+    for (const Candidate& candidate : selection.candidates) {
+      explanation.candidates.push_back({std::string(candidate.kernel.get().name), candidate.why_not,
+                                        candidate.modelled_seconds});
+    }
+    return explanation;
+  }
+
+  std::vector<LaneKind> lanes() const override {
+    std::vector<LaneKind> kinds;
+    for (const std::unique_ptr<CudaLane>& lane : lanes_) kinds.push_back(lane->kind());
+    return kinds;
+  }
+
+  absl::StatusOr<std::unique_ptr<DeviceMatrix>> AllocateMatrix(const MatrixSpec& spec) override {
+    return matrices_.Allocate(spec);
+  }
+  absl::Status WriteRows(const DeviceMatrix& matrix, RowRange rows, RowSource next) override {
+    return matrices_.WriteRows(matrix, rows, next);
+  }
+  absl::Status ReadRows(const DeviceMatrix& matrix, RowRange rows, std::byte* to) override {
+    return matrices_.ReadRows(matrix, rows, to);
+  }
+
+  void Run(int index, Batch& batch) override {
+    CudaLane& lane = *lanes_[index];
+    if (const cudaError_t error = cudaSetDevice(info_.ordinal); error != cudaSuccess) {
+      Fail(batch, CudaFailure("cudaSetDevice", error));
+      return;
+    }
+    const std::vector<CudaTask> tasks = Choose(lane, batch);
+    RunTasks(lane, tasks, batch);
+    // Together they did not fit into the device's memory; each by itself may.
+    if (tasks.size() < 2) return;
+    for (const CudaTask& task : tasks) {
+      if (ReasonOf(task.product->status) != Reason::kMemoryFull) continue;
+      task.product->status = absl::OkStatus();
+      RunTasks(lane, {task}, batch);
+    }
+  }
+
+ private:
+  absl::Status CheckMemory() const {
+    size_t free_bytes = 0;
+    size_t all_bytes = 0;
+    GEMM_RETURN_IF_CUDA_FAILS("cudaMemGetInfo", cudaMemGetInfo(&free_bytes, &all_bytes));
+    const std::string asked = absl::StrCat("--device-memory ", options_.memory_fraction, " of ",
+                                           info_.name, " is ", GiB(memory_limit_bytes_));
+    if (memory_limit_bytes_ < 2 * kAllScratchBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(asked, ", less than the least that works, ", GiB(2 * kAllScratchBytes)));
+    }
+    if (memory_limit_bytes_ > free_bytes) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(asked, ", but only ", GiB(free_bytes), " of its ", GiB(all_bytes),
+                       " are free: lower it, or end what else uses the GPU"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status LoadKernels() {
+    GEMM_RETURN_IF_CUDA_FAILS("loading the kernel that copies", PrepareCopyPieces());
     for (const KernelFamily* family : Families()) {
       // A family that cannot be loaded is left out; the reference must be there.
       const cudaError_t error = family->Prepare(info_);
@@ -100,274 +169,118 @@ class CudaDevice final : public Device {
         cudaGetLastError();
       }
     }
-    if (!force_kernel_.empty() && std::find(kernel_names_.begin(), kernel_names_.end(),
-                                            force_kernel_) == kernel_names_.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--force-kernel: no kernel is named '", force_kernel_, "' on ", info_.name));
-    }
     return absl::OkStatus();
   }
 
-  const DeviceDescription& description() const override { return description_; }
-  const std::vector<std::string>& kernel_names() const override { return kernel_names_; }
-  HostMemory& host_memory() override { return memory_; }
-  bool lost() const override { return lost_.load(std::memory_order_acquire); }
-
-  KernelExplanation Explain(const Problem& problem) const override {
-    const Selection selection = gemm::Explain(problem, info_, families_, force_kernel_);
-    KernelExplanation explanation;
-    if (selection.kernel.family != nullptr) explanation.chosen = selection.kernel.get().name;
-    explanation.reason = selection.reason;
-    for (const Candidate& candidate : selection.candidates) {
-      explanation.candidates.push_back({std::string(candidate.kernel.get().name), candidate.why_not,
-                                        candidate.modelled_seconds});
-    }
-    return explanation;
-  }
-
-  std::vector<LaneKind> lanes() const override {
-    std::vector<LaneKind> kinds;
-    for (const std::unique_ptr<Lane>& lane : lanes_) kinds.push_back(lane->kind);
-    return kinds;
-  }
-
-  absl::StatusOr<std::unique_ptr<DeviceMatrix>> AllocateMatrix(const MatrixSpec& spec) override {
-    return matrices_.Allocate(spec);
-  }
-  absl::Status WriteRows(const DeviceMatrix& matrix, RowRange rows, RowSource next) override {
-    return matrices_.WriteRows(matrix, rows, next);
-  }
-  absl::Status ReadRows(const DeviceMatrix& matrix, RowRange rows, std::byte* to) override {
-    return matrices_.ReadRows(matrix, rows, to);
-  }
-
-  void Run(int lane, Batch& batch) override {
-    std::vector<Task> tasks = MakeTasks(batch);
-    RunTasks(*lanes_[lane], tasks, batch);
-    // Together they did not fit into the device's memory; each by itself may.
-    if (tasks.size() < 2) return;
-    for (Task& task : tasks) {
-      if (ReasonOf(task.product->status) != Reason::kMemoryFull) continue;
-      task.product->status = absl::OkStatus();
-      RunTasks(*lanes_[lane], std::span<Task>(&task, 1), batch);
-    }
-  }
-
- private:
-  // One batch's way through the device: a stream of its own, so that its copies run beside the
-  // compute of other lanes.
-  struct Lane {
-    LaneKind kind;
-    Stream stream;
-    Event start, copied_in, computed, copied_out;
-    PinnedBuffer args;
-  };
-
-  // One product of a batch, chosen and planned.
-  struct Task {
-    Job* job;
-    JobProduct* product;
-    KernelRef kernel;
-    Plan plan;
-    size_t input_offset = 0;        // of the job's input in the batch's device memory
-    size_t output_offset = 0;       // of the job's output there
-    size_t args_offset = 0;         // into the lane's pinned arguments
-    size_t device_args_offset = 0;  // into the batch's device memory
-  };
-
-  absl::Status OpenLanes() {
-    // Blocks of a higher-priority stream go first whenever a multiprocessor has room, so small
-    // products wait for tiles of a large one, not for all of it.
-    int lowest_priority = 0;
-    int highest_priority = 0;
-    GEMM_RETURN_IF_CUDA_FAILS(
-        "cudaDeviceGetStreamPriorityRange",
-        cudaDeviceGetStreamPriorityRange(&lowest_priority, &highest_priority));
-    for (const LaneKind kind : kLanes) {
-      auto lane = std::make_unique<Lane>();
-      const bool small = kind == LaneKind::kSmall;
-      lane->kind = kind;
-      GEMM_RETURN_IF_CUDA_FAILS("creating a stream",
-                                lane->stream.Create(small ? highest_priority : lowest_priority));
-      for (Event* event : {&lane->start, &lane->copied_in, &lane->computed}) {
-        GEMM_RETURN_IF_CUDA_FAILS("creating an event", event->Create());
+  static void Fail(Batch& batch, const absl::Status& status) {
+    for (const std::unique_ptr<Job>& job : batch.jobs) {
+      for (JobProduct& product : job->products) {
+        if (NeedsDevice(product)) product.status = status;
       }
-      // Waiting for a large job puts the thread to sleep; for a small one that would take longer
-      // than the job.
-      GEMM_RETURN_IF_CUDA_FAILS(
-          "creating an event",
-          lane->copied_out.Create(small ? cudaEventDefault : cudaEventBlockingSync));
-      GEMM_RETURN_IF_CUDA_FAILS("allocating launch arguments", lane->args.Create(kArgsBytes));
-      lanes_.push_back(std::move(lane));
     }
-    return absl::OkStatus();
   }
 
-  std::vector<Task> MakeTasks(const Batch& batch) const {
-    std::vector<Task> tasks;
+  KernelChoice ChooseFor(const Problem& problem) const {
+    // A larger one fills the device by itself, and has kernels that are better at that.
+    constexpr double kMostFlops = 2.0 * 512 * 512 * 256;
+    KernelChoice choice;
+    choice.alone = Select(problem, info_, families_, options_.force_kernel).kernel;
+    if (choice.alone.family == nullptr || FlopCount(problem) > kMostFlops) return choice;
+    if (choice.alone.family->Groups(choice.alone.config)) {
+      choice.grouped = choice.alone;
+    } else if (options_.force_kernel.empty()) {
+      choice.grouped = SelectForGroup(problem, info_, families_);
+    }
+    return choice;
+  }
+
+  // The batch's products with their kernels; those that no kernel can run have failed.
+  std::vector<CudaTask> Choose(CudaLane& lane, const Batch& batch) const {
+    std::vector<CudaTask> tasks;
     tasks.reserve(batch.problems);
     for (const std::unique_ptr<Job>& job : batch.jobs) {
       for (JobProduct& product : job->products) {
         if (!NeedsDevice(product)) continue;
-        if (std::optional<Task> task = MakeTask(*job, product)) tasks.push_back(*task);
+        const KernelChoice choice = lane.choices().Get(
+            product.problem, [this](const Problem& problem) { return ChooseFor(problem); });
+        if (choice.alone.family == nullptr) {
+          product.status = ErrorWithReason(
+              Reason::kUnsupported,
+              Select(product.problem, info_, families_, options_.force_kernel).reason);
+          continue;
+        }
+        tasks.push_back({job.get(), &product, choice});
       }
     }
     return tasks;
   }
 
-  std::optional<Task> MakeTask(Job& job, JobProduct& product) const {
-    const Selection selection = Select(product.problem, info_, families_, force_kernel_);
-    if (selection.kernel.family == nullptr) {
-      product.status = ErrorWithReason(Reason::kUnsupported, selection.reason);
-      return std::nullopt;
+  // Small jobs are told by the bytes that come in.
+  static CudaRoad RoadOf(std::span<const CudaTask> tasks) {
+    size_t bytes = 0;
+    const Job* before = nullptr;
+    for (const CudaTask& task : tasks) {
+      if (task.job != before) bytes += AlignedSize(task.job->input.size_bytes());
+      before = task.job;
     }
-    Task task{.job = &job, .product = &product, .kernel = selection.kernel, .plan = {}};
-    task.plan = task.kernel.family->MakePlan(std::span<const Problem>(&product.problem, 1), info_,
-                                             task.kernel.config);
-    product.report.device = description_.name;
-    product.report.device_index = description_.index;
-    product.report.kernel = task.kernel.get().name;
-    product.report.kernel_family = task.kernel.family->name();
-    product.report.launches = task.plan.launches;
-    return task;
+    return bytes <= CudaLane::kScratchBytes / 2 ? CudaRoad::kShort : CudaRoad::kLong;
   }
 
-  void RunTasks(Lane& lane, std::span<Task> tasks, Batch& batch) {
+  void RunTasks(CudaLane& lane, const std::vector<CudaTask>& tasks, Batch& batch) {
     if (tasks.empty()) return;
-    const absl::Status status = Execute(lane, tasks, batch);
+    CudaBatch work(tasks, info_, RoadOf(tasks));
+    if (work.road() != CudaRoad::kLong && work.device_bytes() > CudaLane::kScratchBytes) {
+      CudaBatch long_work(tasks, info_, CudaRoad::kLong);
+      RunWork(lane, long_work, batch);
+    } else {
+      RunWork(lane, work, batch);
+    }
+  }
+
+  // What is known before anything runs.
+  void Report(const CudaBatch& work) const {
+    for (const CudaLaunch& launch : work.launches()) {
+      for (const CudaTask& task : launch.tasks) {
+        ExecutionReport& report = task.product->report;
+        report.device = description_.name;
+        report.device_index = description_.index;
+        report.kernel = launch.kernel.get().name;
+        report.kernel_family = launch.kernel.family->name();
+        report.launches = 0;
+      }
+      launch.tasks.front().product->report.launches = launch.plan.launches;
+    }
+  }
+
+  void RunWork(CudaLane& lane, CudaBatch& work, Batch& batch) {
+    absl::Status status;
+    const uint64_t most = shared_->memory.limit_bytes();
+    if (work.road() == CudaRoad::kLong && work.device_bytes() > most) {
+      const std::string text = absl::StrCat(
+          work.device_bytes(), " bytes of device memory, more than ", most, " (--device-memory)");
+      status = work.tasks().size() > 1
+                   ? ErrorWithReason(Reason::kMemoryFull, absl::StrCat("the batch needs ", text))
+                   : ErrorWithReason(Reason::kMemoryTooSmall,
+                                     absl::StrCat("the product needs ", text), "product");
+    } else {
+      Report(work);
+      bool poisoned = false;
+      status = lane.Run(work, &batch.compute, &poisoned);
+      if (poisoned) lost_.store(true, std::memory_order_release);
+    }
     if (status.ok()) return;
-    // Nothing may touch the jobs' buffers after they are finished.
-    if (IsPoisoning(cudaStreamSynchronize(lane.stream.get()))) {
-      lost_.store(true, std::memory_order_release);
-    }
-    cudaGetLastError();
-    for (Task& task : tasks) task.product->status.Update(status);
-  }
-
-  // The tasks of one job follow each other; the first brings its input in and its output out.
-  static bool IsFirstOfJob(std::span<const Task> tasks, size_t i) {
-    return i == 0 || tasks[i - 1].job != tasks[i].job;
-  }
-
-  // Gives every task its place in the batch's device memory and the lane's arguments. Workspace is
-  // shared: the tasks run one after the other. Returns the bytes of device memory; the workspace is
-  // at its start.
-  static size_t Place(std::span<Task> tasks, size_t* args_bytes) {
-    size_t device_bytes = 0;
-    *args_bytes = 0;
-    for (const Task& task : tasks) {
-      device_bytes = std::max(device_bytes, AlignedSize(task.plan.workspace_bytes));
-    }
-    const auto place = [&device_bytes](size_t bytes) {
-      const size_t offset = device_bytes;
-      device_bytes += AlignedSize(bytes);
-      return offset;
-    };
-    for (size_t i = 0; i < tasks.size(); ++i) {
-      Task& task = tasks[i];
-      if (IsFirstOfJob(tasks, i)) {
-        task.input_offset = place(task.job->input.size_bytes());
-        task.output_offset = place(task.job->output.size_bytes());
-      } else {
-        task.input_offset = tasks[i - 1].input_offset;
-        task.output_offset = tasks[i - 1].output_offset;
-      }
-      task.device_args_offset = place(task.plan.device_args_bytes);
-      task.args_offset = *args_bytes;
-      *args_bytes += AlignedSize(task.plan.args_bytes);
-    }
-    return device_bytes;
-  }
-
-  // An error that concerns one task alone goes into its status; one that is returned concerns all.
-  absl::Status Execute(Lane& lane, std::span<Task> tasks, Batch& batch) {
-    GEMM_RETURN_IF_CUDA_FAILS("cudaSetDevice", cudaSetDevice(info_.ordinal));
-    const cudaStream_t stream = lane.stream.get();
-    size_t args_bytes = 0;
-    const size_t device_bytes = Place(tasks, &args_bytes);
-    AsyncBuffer memory(stream);
-    GEMM_RETURN_IF_CUDA_FAILS("operands and result", memory.Create(device_bytes));
-    if (args_bytes > lane.args.bytes()) {
-      GEMM_RETURN_IF_CUDA_FAILS("launch arguments", lane.args.Create(args_bytes));
-    }
-
-    GEMM_RETURN_IF_CUDA_FAILS("recording an event", cudaEventRecord(lane.start.get(), stream));
-    for (size_t i = 0; i < tasks.size(); ++i) {
-      const HostBuffer& input = tasks[i].job->input;
-      if (IsFirstOfJob(tasks, i) && !input.empty()) {
-        GEMM_RETURN_IF_CUDA_FAILS(
-            "copying operands in",
-            cudaMemcpyAsync(memory.data() + tasks[i].input_offset, input.data(), input.size_bytes(),
-                            cudaMemcpyHostToDevice, stream));
-      }
-      GEMM_RETURN_IF_CUDA_FAILS("copying arguments in", CopyArgsIn(lane, tasks[i], memory.data()));
-    }
-    GEMM_RETURN_IF_CUDA_FAILS("recording an event", cudaEventRecord(lane.copied_in.get(), stream));
-    for (Task& task : tasks) {
-      const cudaError_t error = task.kernel.family->Launch(task.plan, Args(lane, task),
-                                                           memory.data() + task.device_args_offset,
-                                                           memory.data(), stream);
-      if (error != cudaSuccess) {
-        task.product->status = CudaFailure(task.product->report.kernel, error);
-      }
-    }
-    GEMM_RETURN_IF_CUDA_FAILS("recording an event", cudaEventRecord(lane.computed.get(), stream));
-    for (size_t first = 0, end = 0; first < tasks.size(); first = end) {
-      for (end = first + 1; end < tasks.size() && !IsFirstOfJob(tasks, end);) ++end;
-      GEMM_RETURN_IF_CUDA_FAILS("copying results out",
-                                CopyOut(tasks.subspan(first, end - first), memory.data(), stream));
-    }
-    GEMM_RETURN_IF_CUDA_FAILS("recording an event", cudaEventRecord(lane.copied_out.get(), stream));
-    GEMM_RETURN_IF_CUDA_FAILS("computing", cudaEventSynchronize(lane.copied_out.get()));
-
-    const absl::Duration copy_in = Between(lane.start, lane.copied_in);
-    const absl::Duration compute = Between(lane.copied_in, lane.computed);
-    const absl::Duration copy_out = Between(lane.computed, lane.copied_out);
-    batch.compute += compute;
-    for (Task& task : tasks) {
-      task.product->report.copy_in = copy_in;
-      task.product->report.compute = compute;
-      task.product->report.copy_out = copy_out;
-    }
-    return absl::OkStatus();
-  }
-
-  static std::byte* Args(Lane& lane, const Task& task) {
-    return static_cast<std::byte*>(lane.args.data()) + task.args_offset;
-  }
-
-  cudaError_t CopyArgsIn(Lane& lane, const Task& task, std::byte* memory) const {
-    const JobProduct& product = *task.product;
-    const auto address = [&](const InputSpan& span) -> const void* {
-      return span.size_bytes == 0 ? nullptr : memory + task.input_offset + span.offset_bytes;
-    };
-    const Operands operands{address(product.a), address(product.b), address(product.c),
-                            memory + task.output_offset + product.output_offset_bytes};
-    task.kernel.family->Encode(task.plan, std::span<const Problem>(&product.problem, 1),
-                               std::span<const Operands>(&operands, 1), Args(lane, task));
-    if (task.plan.device_args_bytes == 0) return cudaSuccess;
-    return cudaMemcpyAsync(memory + task.device_args_offset, Args(lane, task),
-                           task.plan.device_args_bytes, cudaMemcpyHostToDevice, lane.stream.get());
-  }
-
-  // The results of tasks of one job, and no more: others of the job may have been computed before.
-  static cudaError_t CopyOut(std::span<const Task> tasks, const std::byte* memory,
-                             cudaStream_t stream) {
-    const Task& first = tasks.front();
-    const JobProduct& last = *tasks.back().product;
-    const size_t begin = first.product->output_offset_bytes;
-    return cudaMemcpyAsync(first.job->output.data() + begin, memory + first.output_offset + begin,
-                           last.output_offset_bytes + last.output_bytes - begin,
-                           cudaMemcpyDeviceToHost, stream);
+    for (const CudaTask& task : work.tasks()) task.product->status.Update(status);
   }
 
   const DeviceInfo info_;
-  const std::string force_kernel_;
+  const CudaOptions options_;
+  const uint64_t memory_limit_bytes_;
   DeviceDescription description_;
   std::vector<const KernelFamily*> families_;
   std::vector<std::string> kernel_names_;
   PinnedMemory memory_;
-  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::unique_ptr<CudaLane::Shared> shared_;
+  std::vector<std::unique_ptr<CudaLane>> lanes_;
   std::atomic<bool> lost_{false};
   CudaMatrices matrices_{info_.ordinal, lost_};
 };
@@ -378,8 +291,7 @@ std::string VersionText(int version) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::unique_ptr<Device>>> OpenCudaDevices(
-    std::string_view force_kernel) {
+absl::StatusOr<std::vector<std::unique_ptr<Device>>> OpenCudaDevices(const CudaOptions& options) {
   int driver_version = 0;
   cudaDriverGetVersion(&driver_version);
   if (driver_version < CUDART_VERSION) {
@@ -404,7 +316,7 @@ absl::StatusOr<std::vector<std::unique_ptr<Device>>> OpenCudaDevices(
     DeviceInfo info;
     GEMM_RETURN_IF_CUDA_FAILS(absl::StrCat("reading GPU ", ordinal),
                               ReadDeviceInfo(ordinal, &info));
-    auto device = std::make_unique<CudaDevice>(std::move(info), std::string(force_kernel));
+    auto device = std::make_unique<CudaDevice>(std::move(info), options);
     if (absl::Status status = device->Open(); !status.ok()) return status;
     devices.push_back(std::move(device));
   }

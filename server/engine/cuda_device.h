@@ -5,7 +5,6 @@
 
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -13,11 +12,16 @@
 
 namespace gemm {
 
+struct CudaOptions {
+  std::string force_kernel;       // when not empty, the full name of the only kernel to use
+  double memory_fraction = 0.25;  // of each device's memory, for the batches that it runs
+};
+
 // Every GPU that CUDA_VISIBLE_DEVICES leaves, ready to run: context made, kernels loaded.
-// `force_kernel`, when not empty, is the full name of the only kernel to use; INVALID_ARGUMENT when
-// no kernel has it. FAILED_PRECONDITION, saying what was found and what is needed, when there is no
-// usable GPU or the driver is too old.
-absl::StatusOr<std::vector<std::unique_ptr<Device>>> OpenCudaDevices(std::string_view force_kernel);
+// INVALID_ARGUMENT when no kernel has the name, or the memory is too little to work with.
+// FAILED_PRECONDITION, saying what was found and what is needed, when there is no usable GPU, the
+// driver is too old, or a GPU has not so much memory free.
+absl::StatusOr<std::vector<std::unique_ptr<Device>>> OpenCudaDevices(const CudaOptions& options);
 
 // Label values of launch metrics.
 std::vector<std::string> CudaKernelFamilies();

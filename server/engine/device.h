@@ -54,6 +54,12 @@ struct Batch {
 // Copies the next so many bytes of rows, which are dense, to where it is told.
 using RowSource = absl::FunctionRef<void(std::byte* to, size_t bytes)>;
 
+// Of a device's memory, what the batches that it runs have and may have.
+struct MemoryUse {
+  uint64_t used_bytes = 0;
+  uint64_t limit_bytes = 0;
+};
+
 // What a lane is for. Small jobs have lanes of their own, so that they need not wait for large
 // ones.
 enum class LaneKind { kSmall, kAny };
@@ -68,6 +74,9 @@ class Device {
 
   // Where the host buffers of jobs for this device should come from (page-locked for a GPU).
   virtual HostMemory& host_memory() = 0;
+
+  // Zeros where batches run in host memory.
+  virtual MemoryUse working_memory() const { return {}; }
 
   // Batches that may be under way at once, each in a lane: while one computes, another's operands
   // are copied in and a third's results out. The same for every call.

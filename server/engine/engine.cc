@@ -17,7 +17,10 @@ Engine::Engine(const EngineOptions& options, std::vector<std::unique_ptr<Device>
       queue_(options.queue) {
   for (const auto& device : devices_) {
     loss_reported_.emplace_back();
-    const std::vector<LaneKind> lanes = device->lanes();
+    std::vector<LaneKind> lanes = device->lanes();
+    if (options.lanes_per_device > 0 && options.lanes_per_device < lanes.size()) {
+      lanes.resize(options.lanes_per_device);
+    }
     for (size_t lane = 0; lane < lanes.size(); ++lane) {
       workers_.emplace_back([this, &device = *device, lane, kind = lanes[lane]] {
         Work(device, static_cast<int>(lane), kind);
@@ -99,6 +102,16 @@ uint64_t Engine::queued_problems() const { return queue_.problems(); }
 uint64_t Engine::queued_bytes() const { return queue_.bytes(); }
 uint64_t Engine::host_memory_used_bytes() const { return host_pool_->used_bytes(); }
 uint64_t Engine::host_memory_budget_bytes() const { return host_pool_->budget_bytes(); }
+
+MemoryUse Engine::working_memory() const {
+  MemoryUse sum;
+  for (const auto& device : devices_) {
+    const MemoryUse memory = device->working_memory();
+    sum.used_bytes += memory.used_bytes;
+    sum.limit_bytes += memory.limit_bytes;
+  }
+  return sum;
+}
 
 void Engine::Cancel(CancelToken& cancel) {
   cancel.Cancel();

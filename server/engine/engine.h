@@ -35,6 +35,9 @@ struct EngineOptions {
   JobQueue::Limits queue;
   // Page-locked host memory for requests and replies. More lets more calls be in flight.
   uint64_t host_memory_budget_bytes = uint64_t{2} << 30;
+  // The first lanes of each device that work, for measurements; 0: all. On a GPU the first two take
+  // small jobs alone.
+  size_t lanes_per_device = 0;
 };
 
 // Thread-safe.
@@ -78,6 +81,7 @@ class Engine {
   uint64_t queued_bytes() const;
   uint64_t host_memory_used_bytes() const;
   uint64_t host_memory_budget_bytes() const;
+  MemoryUse working_memory() const;  // of all devices
 
   // Finishes what is queued, refuses what comes after, joins the workers. Idempotent.
   void Drain();

@@ -83,16 +83,22 @@ class LiveGauges final : public prometheus::Collectable {
         OneValue("gemmd_queue_bytes", "Host memory that waiting problems hold.", MetricType::Gauge,
                  read(gauges_.queue_bytes)),
         Pools("gemmd_budget_limit_bytes", "Configured size of a memory budget.",
-              read(gauges_.admission_budget_bytes), read(gauges_.host_memory_budget_bytes)),
+              {{"admission", read(gauges_.admission_budget_bytes)},
+               {"device", read(gauges_.device_memory_budget_bytes)},
+               {"host", read(gauges_.host_memory_budget_bytes)}}),
         Pools("gemmd_budget_used_bytes", "Bytes taken from a memory budget.",
-              read(gauges_.admitted_bytes), read(gauges_.host_memory_used_bytes)),
+              {{"admission", read(gauges_.admitted_bytes)},
+               {"device", read(gauges_.device_memory_used_bytes)},
+               {"host", read(gauges_.host_memory_used_bytes)}}),
     };
   }
 
  private:
-  static MetricFamily Pools(std::string name, std::string help, double admission, double host) {
+  using PoolValues = std::vector<std::pair<const char*, double>>;
+
+  static MetricFamily Pools(std::string name, std::string help, const PoolValues& values) {
     MetricFamily family{std::move(name), std::move(help), MetricType::Gauge, {}};
-    for (const auto& [pool, value] : {std::pair("admission", admission), std::pair("host", host)}) {
+    for (const auto& [pool, value] : values) {
       prometheus::ClientMetric& metric = family.metric.emplace_back();
       metric.label.push_back({"pool", pool});
       metric.gauge.value = value;

@@ -75,6 +75,8 @@ class Metrics final : public EngineObserver {
     std::function<double()> queue_bytes;
     std::function<double()> host_memory_used_bytes;
     std::function<double()> host_memory_budget_bytes;
+    std::function<double()> device_memory_used_bytes;
+    std::function<double()> device_memory_budget_bytes;
     std::function<double()> admitted_bytes;
     std::function<double()> admission_budget_bytes;
   };

@@ -153,8 +153,8 @@ TEST_F(MetricsTest, EveryKnownSeriesIsThereFromTheStart) {
       {"gemmd_batch_problems_count", 1},
       {"gemmd_queue_problems", 1},
       {"gemmd_queue_bytes", 1},
-      {"gemmd_budget_limit_bytes", 2},
-      {"gemmd_budget_used_bytes", 2},
+      {"gemmd_budget_limit_bytes", 3},
+      {"gemmd_budget_used_bytes", 3},
       {"gemmd_device_lost", 1},
   };
   for (const auto& [metric, count] : series) {
@@ -258,6 +258,8 @@ TEST_F(MetricsTest, GaugesAreReadWhenScraped) {
                       .queue_bytes = [] { return 2; },
                       .host_memory_used_bytes = [&used] { return used; },
                       .host_memory_budget_bytes = [] { return 4; },
+                      .device_memory_used_bytes = [] { return 7; },
+                      .device_memory_budget_bytes = [] { return 8; },
                       .admitted_bytes = [] { return 5; },
                       .admission_budget_bytes = [] { return 6; }});
   used = 11;
@@ -268,6 +270,8 @@ TEST_F(MetricsTest, GaugesAreReadWhenScraped) {
   EXPECT_EQ(page.Value("gemmd_budget_limit_bytes", {{"pool", "host"}}), 4);
   EXPECT_EQ(page.Value("gemmd_budget_used_bytes", {{"pool", "admission"}}), 5);
   EXPECT_EQ(page.Value("gemmd_budget_limit_bytes", {{"pool", "admission"}}), 6);
+  EXPECT_EQ(page.Value("gemmd_budget_used_bytes", {{"pool", "device"}}), 7);
+  EXPECT_EQ(page.Value("gemmd_budget_limit_bytes", {{"pool", "device"}}), 8);
 
   metrics_.RemoveGauges();
   EXPECT_EQ(Scrape().Value("gemmd_budget_used_bytes", {{"pool", "host"}}), 0);

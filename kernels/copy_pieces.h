@@ -1,0 +1,32 @@
+// Copies many pieces between page-locked host memory and device memory in one launch. A copy engine
+// takes about 2 us to begin each copy, and the host about as long to ask for it: longer than 64 KiB
+// take on the way.
+
+#ifndef GEMMD_KERNELS_COPY_PIECES_H_
+#define GEMMD_KERNELS_COPY_PIECES_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <span>
+
+namespace gemm {
+
+// Neither end may be written or read otherwise meanwhile; both are aligned to 16 bytes.
+struct CopyPiece {
+  const void* from = nullptr;
+  void* to = nullptr;
+  size_t bytes = 0;
+};
+
+// Once for each device, with that device current, before the first LaunchCopyPieces.
+cudaError_t PrepareCopyPieces();
+
+// Enqueues only. `pieces` is read before it returns; there is one launch for each kMostPieces of
+// them.
+inline constexpr int kMostPieces = 128;
+cudaError_t LaunchCopyPieces(std::span<const CopyPiece> pieces, cudaStream_t stream);
+
+}  // namespace gemm
+
+#endif  // GEMMD_KERNELS_COPY_PIECES_H_
