@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -67,7 +68,7 @@ struct Bench {
   std::unique_ptr<Engine> engine;
 };
 
-Devices Open(const Flags& flags) {
+Devices Open([[maybe_unused]] const Flags& flags) {
 #if GEMMD_WITH_CUDA
   if (flags.device == "cuda") {
     auto devices = OpenCudaDevices({.force_kernel = flags.force_kernel, .memory_fraction = 0.2});
@@ -179,6 +180,7 @@ void Stream(const Flags& flags) {
   const auto bench = MakeBench(flags, Mode::kProduct);
   ClosedLoop loop(*bench->engine, {{Cube(size)}, 1, 8});
   std::vector<double> each;
+  each.reserve(static_cast<size_t>(flags.rounds));
   for (int round = 0; round < flags.rounds; ++round) {
     each.push_back(1e3 / loop.Run(flags.seconds * 2).products_per_second());
   }
@@ -277,4 +279,11 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace gemm::bench
 
-int main(int argc, char** argv) { return gemm::bench::Main(argc, argv); }
+int main(int argc, char** argv) {
+  try {
+    return gemm::bench::Main(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "engine_bench: %s\n", error.what());
+    return 1;
+  }
+}

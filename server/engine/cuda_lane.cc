@@ -103,7 +103,7 @@ absl::Status CudaLane::Open() {
 
 absl::Status CudaLane::Run(CudaBatch& batch, absl::Duration* compute, bool* poisoned) {
   *poisoned = false;
-  const absl::Status status =
+  absl::Status status =
       batch.road() == CudaRoad::kLong ? RunLong(batch, compute) : RunShort(batch, compute);
   if (status.ok()) return status;
   *poisoned = IsPoisoning(cudaStreamSynchronize(stream_.get()));

@@ -80,7 +80,7 @@ class CudaBatchTest : public testing::Test {
   // The operands that the batch gives to each of its launches' tasks.
   std::vector<std::vector<Operands>> OperandsOf(const CudaBatch& batch) {
     std::vector<std::byte> args(batch.args_bytes());
-    batch.Encode(kMemory, args.data());
+    batch.Encode(base_, args.data());
     std::vector<std::vector<Operands>> result;
     for (const CudaLaunch& launch : batch.launches()) {
       auto& operands = result.emplace_back(launch.tasks.size());
@@ -90,10 +90,12 @@ class CudaBatchTest : public testing::Test {
     return result;
   }
 
-  std::byte* const kMemory = reinterpret_cast<std::byte*>(uintptr_t{1} << 40);
-  const RecordingFamily family_;
+  // Stands for device memory; nothing is written there.
+  std::vector<std::byte> device_memory_ = std::vector<std::byte>(1 << 20);
+  std::byte* const base_ = device_memory_.data() + (1 << 14);
+  const RecordingFamily family_{0};
   const RecordingFamily with_workspace_{1000};
-  const DeviceInfo device_;
+  const DeviceInfo device_{};
   PageableMemory memory_;
   std::shared_ptr<HostPool> pool_ = HostPool::Create(memory_, uint64_t{1} << 30);
   std::vector<std::unique_ptr<Job>> jobs_;
@@ -134,14 +136,14 @@ TEST_F(CudaBatchTest, OperandsLieInTheJobsCopyAndResultsInItsMemory) {
   EXPECT_EQ(batch.copies_in()[0].bytes, 1024u);
   EXPECT_TRUE(batch.copies_out().empty());
   const auto operands = OperandsOf(batch)[0];
-  for (int i = 0; i < 2; ++i) {
-    std::byte* const input = kMemory + batch.copies_in()[0].device_offset;
+  for (size_t i = 0; i < 2; ++i) {
+    std::byte* const input = base_ + batch.copies_in()[0].device_offset;
     EXPECT_EQ(operands[i].a, input + i * 512);
     EXPECT_EQ(operands[i].b, input + i * 512 + 256);
     EXPECT_EQ(operands[i].c, nullptr);
     EXPECT_EQ(operands[i].d, first.output.data() + i * 256);
   }
-  EXPECT_EQ(operands[2].a, kMemory + batch.copies_in()[1].device_offset);
+  EXPECT_EQ(operands[2].a, base_ + batch.copies_in()[1].device_offset);
   EXPECT_EQ(operands[2].b, nullptr);
   EXPECT_EQ(operands[2].d, second.output.data());
 }
@@ -183,7 +185,7 @@ TEST_F(CudaBatchTest, AFewResultsOfLaunchesWithoutWorkspaceAreDirect) {
     EXPECT_EQ(batch.copies_out()[0].host, worked.output.data());
     const auto operands = OperandsOf(batch);
     EXPECT_EQ(operands[0][0].d, plain.output.data());
-    EXPECT_EQ(operands[1][0].d, kMemory + batch.copies_out()[0].device_offset);
+    EXPECT_EQ(operands[1][0].d, base_ + batch.copies_out()[0].device_offset);
   }
   {
     CudaBatch batch(tasks_, device_, CudaRoad::kLong);
@@ -225,9 +227,9 @@ TEST_F(CudaBatchTest, MatricesThatStayAreUsedWhereTheyLie) {
     explicit Matrix(void* data) : DeviceMatrix(0, {DType::kF32, 8, 8}, data) {}
   };
   Job& job = AddJob(2);
-  job.products[0].a.matrix = std::make_shared<Matrix>(kMemory - 4096);
+  job.products[0].a.matrix = std::make_shared<Matrix>(base_ - 4096);
   job.products[0].a.offset_bytes = 64;
-  job.products[0].result = std::make_shared<Matrix>(kMemory - 8192);
+  job.products[0].result = std::make_shared<Matrix>(base_ - 8192);
   job.products[0].output_bytes = 0;
   AddTask(job, 0, family_, RecordingFamily::kGrouping);
   AddTask(job, 1, family_, RecordingFamily::kGrouping);
@@ -235,9 +237,9 @@ TEST_F(CudaBatchTest, MatricesThatStayAreUsedWhereTheyLie) {
   ASSERT_EQ(batch.copies_out().size(), 1u);
   EXPECT_EQ(batch.copies_out()[0].host, job.output.data() + 256);
   const auto operands = OperandsOf(batch)[0];
-  EXPECT_EQ(operands[0].a, kMemory - 4096 + 64);
-  EXPECT_EQ(operands[0].b, kMemory + batch.copies_in()[0].device_offset + 256);
-  EXPECT_EQ(operands[0].d, kMemory - 8192);
+  EXPECT_EQ(operands[0].a, base_ - 4096 + 64);
+  EXPECT_EQ(operands[0].b, base_ + batch.copies_in()[0].device_offset + 256);
+  EXPECT_EQ(operands[0].d, base_ - 8192);
 }
 
 TEST(KernelChoicesTest, AsksOnceForAProblemAndAgainWhenAnythingOfItDiffers) {

@@ -128,7 +128,7 @@ class CudaDeviceTest : public testing::Test {
                                      const MatrixLayout& layout) {
       const auto bytes =
           static_cast<size_t>(ExtentElements(shape, layout, p.batch_count)) * SizeOf(p.dtype);
-      const InputSpan result{input_bytes, bytes};
+      InputSpan result{input_bytes, bytes};
       input_bytes += AlignedSize(bytes);
       return result;
     };
@@ -314,6 +314,7 @@ TEST_F(CudaDeviceTest, ProductsOfAGroupingKernelShareALaunch) {
   if (!HasKernel("small_f32")) GTEST_SKIP() << "no kernel that groups";
   Start({.force_kernel = "small_f32"});
   std::vector<Problem> problems;
+  problems.reserve(300);
   for (int i = 0; i < 300; ++i) problems.push_back(DenseProblem(DType::kF32, 1 + i % 90, 40, 30));
   const Outcome outcome = Submit(MakeJob(problems)).get();
   ExpectExact(outcome);
