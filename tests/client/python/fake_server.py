@@ -1,6 +1,7 @@
 """A server that behaves as told, for what the real one cannot be made to do on demand."""
 
 import contextlib
+import functools
 import threading
 from concurrent import futures
 
@@ -12,23 +13,30 @@ from gemmd import _contract, _wire
 
 
 class FakeServer(grpc.GenericRpcHandler):
-    """Answers each call by `behave(call number from 0, request bytes, context)`."""
+    """Answers each call by `behave(call number from 0, request bytes, context)`; GetServerInfo,
+    which is not counted, by `info`, unless that is None."""
 
     def __init__(self, behave):
         self.behave = behave
+        self.info = _contract.GetServerInfoReply(message_limit_bytes=1 << 30)
         self.requests = []
+        self.methods = []
         self.metadata = []
         self.cancelled = threading.Event()
         self.started = threading.Event()
         self._lock = threading.Lock()
 
     def service(self, details):
-        return grpc.unary_unary_rpc_method_handler(self._answer)
+        if details.method == _contract.GET_SERVER_INFO and self.info is not None:
+            return grpc.unary_unary_rpc_method_handler(lambda *_: self.info.SerializeToString())
+        answer = functools.partial(self._answer, details.method)
+        return grpc.unary_unary_rpc_method_handler(answer)
 
-    def _answer(self, request, context):
+    def _answer(self, method, request, context):
         with self._lock:
             number = len(self.requests)
             self.requests.append(request)
+            self.methods.append(method)
             self.metadata.append(dict(context.invocation_metadata()))
         context.add_callback(lambda: context.code() is None and self.cancelled.set())
         self.started.set()

@@ -8,7 +8,7 @@ Start at `Client`; every error is a `GemmdError`.
 """
 
 from gemmd._version import __version__
-from gemmd.client import Client
+from gemmd.client import Client, Product
 from gemmd.errors import (
     Cancelled,
     ConnectionFailed,
@@ -17,28 +17,37 @@ from gemmd.errors import (
     Internal,
     InvalidArgument,
     InvalidType,
+    MatrixExists,
+    MatrixNotFound,
+    MatrixNotSealed,
+    QuotaExceeded,
     ResourceExhausted,
     Unavailable,
     Unimplemented,
 )
+from gemmd.matrix import Matrix
 from gemmd.results import (
     Candidate,
     Device,
     Explanation,
     Health,
     MatmulResult,
+    MatrixInfo,
     Report,
     ServerInfo,
 )
 
 __all__ = [
     "Client",
+    "Matrix",
+    "Product",
     # Results
     "Candidate",
     "Device",
     "Explanation",
     "Health",
     "MatmulResult",
+    "MatrixInfo",
     "Report",
     "ServerInfo",
     # Errors
@@ -49,6 +58,10 @@ __all__ = [
     "Internal",
     "InvalidArgument",
     "InvalidType",
+    "MatrixExists",
+    "MatrixNotFound",
+    "MatrixNotSealed",
+    "QuotaExceeded",
     "ResourceExhausted",
     "Unavailable",
     "Unimplemented",

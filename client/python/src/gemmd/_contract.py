@@ -39,6 +39,20 @@ def _enum(name: str) -> dict[str, int]:
 
 MultiplyRequest = _message("gemm.v1.MultiplyRequest")
 MultiplyReply = _message("gemm.v1.MultiplyReply")
+MultiplyBatchRequest = _message("gemm.v1.MultiplyBatchRequest")
+MultiplyBatchReply = _message("gemm.v1.MultiplyBatchReply")
+Product = _message("gemm.v1.Product")
+CreateMatrixRequest = _message("gemm.v1.CreateMatrixRequest")
+CreateMatrixReply = _message("gemm.v1.CreateMatrixReply")
+WriteRowsRequest = _message("gemm.v1.WriteRowsRequest")
+WriteRowsReply = _message("gemm.v1.WriteRowsReply")
+ReadRowsRequest = _message("gemm.v1.ReadRowsRequest")
+ReadRowsReply = _message("gemm.v1.ReadRowsReply")
+GetMatrixRequest = _message("gemm.v1.GetMatrixRequest")
+GetMatrixReply = _message("gemm.v1.GetMatrixReply")
+ListMatricesRequest = _message("gemm.v1.ListMatricesRequest")
+ListMatricesReply = _message("gemm.v1.ListMatricesReply")
+DeleteMatrixRequest = _message("gemm.v1.DeleteMatrixRequest")
 ExplainRequest = _message("gemm.v1.ExplainRequest")
 ExplainReply = _message("gemm.v1.ExplainReply")
 GetServerInfoRequest = _message("gemm.v1.GetServerInfoRequest")
@@ -54,6 +68,13 @@ DATA_TYPES = _enum("gemm.v1.DataType")  # by name, "DATA_TYPE_F32"
 PRECISIONS = _enum("gemm.v1.Precision")  # by name, "PRECISION_STRICT"
 
 MULTIPLY = "/gemm.v1.GemmService/Multiply"
+MULTIPLY_BATCH = "/gemm.v1.GemmService/MultiplyBatch"
+CREATE_MATRIX = "/gemm.v1.GemmService/CreateMatrix"
+WRITE_ROWS = "/gemm.v1.GemmService/WriteRows"
+READ_ROWS = "/gemm.v1.GemmService/ReadRows"
+GET_MATRIX = "/gemm.v1.GemmService/GetMatrix"
+LIST_MATRICES = "/gemm.v1.GemmService/ListMatrices"
+DELETE_MATRIX = "/gemm.v1.GemmService/DeleteMatrix"
 EXPLAIN = "/gemm.v1.GemmService/Explain"
 GET_SERVER_INFO = "/gemm.v1.GemmService/GetServerInfo"
 HEALTH_CHECK = "/grpc.health.v1.Health/Check"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import grpc
 from google.protobuf.message import DecodeError
 
 from gemmd import _contract
@@ -15,6 +16,10 @@ from gemmd.errors import (
     GemmdError,
     Internal,
     InvalidArgument,
+    MatrixExists,
+    MatrixNotFound,
+    MatrixNotSealed,
+    QuotaExceeded,
     ResourceExhausted,
     Unavailable,
     Unimplemented,
@@ -27,6 +32,9 @@ _CLASSES: dict[str, type[GemmdError]] = {
         DeadlineExceeded,
         Internal,
         InvalidArgument,
+        MatrixExists,
+        MatrixNotFound,
+        MatrixNotSealed,
         ResourceExhausted,
         Unavailable,
         Unimplemented,
@@ -38,29 +46,51 @@ _TYPE_PREFIX = "type.googleapis.com/google.rpc."
 
 def error_of(failure: Any, address: str, uses_proxy: bool) -> GemmdError:
     """The exception for a failed grpc.Call."""
-    code = failure.code().name
-    message = failure.details() or "no message"
-    details = _read_details(failure.trailing_metadata() or ())
+    encoded = next(
+        (value for key, value in failure.trailing_metadata() or () if key == _DETAILS), None
+    )
+    return _make_error(
+        failure.code().name,
+        failure.details() or "no message",
+        {} if encoded is None else _read_encoded(encoded),
+        address,
+        uses_proxy,
+    )
+
+
+def error_of_status(status: Any, address: str) -> GemmdError:
+    """The exception for the StatusDetails of one product of many."""
+    code = next((code for code in grpc.StatusCode if code.value[0] == status.code), None)
+    name = "UNKNOWN" if code is None else code.name
+    return _make_error(name, status.message or "no message", _read_details(status), address, False)
+
+
+def _make_error(
+    code: str, message: str, details: dict[str, Any], address: str, uses_proxy: bool
+) -> GemmdError:
     reason = details.get("reason")
     kind = _CLASSES.get(code, GemmdError)
     if kind is Unavailable and reason is None:
         kind = ConnectionFailed
+    if reason == "QUOTA_EXCEEDED":
+        kind = QuotaExceeded
     return kind(
-        message,
-        code=code,
-        hint=hint_for(code, reason, message, address, uses_proxy),
-        **details,
+        message, code=code, hint=hint_for(code, reason, message, address, uses_proxy), **details
     )
 
 
-def _read_details(trailers: Any) -> dict[str, Any]:
-    """Reason, field and retry_delay, as far as the server sent them."""
-    encoded = next((value for key, value in trailers if key == _DETAILS), None)
-    found: dict[str, Any] = {}
-    if encoded is None:
-        return found
+def _read_encoded(encoded: bytes) -> dict[str, Any]:
     try:
-        for detail in _contract.StatusDetails.FromString(encoded).details:
+        return _read_details(_contract.StatusDetails.FromString(encoded))
+    except DecodeError:  # Someone else's trailer: the code and the text still tell.
+        return {}
+
+
+def _read_details(status: Any) -> dict[str, Any]:
+    """Reason, field and retry_delay, as far as the server sent them."""
+    found: dict[str, Any] = {}
+    try:
+        for detail in status.details:
             name = detail.type_url.removeprefix(_TYPE_PREFIX)
             if name == "ErrorInfo":
                 found["reason"] = _contract.ErrorInfo.FromString(detail.value).reason or None
@@ -71,6 +101,6 @@ def _read_details(trailers: Any) -> dict[str, Any]:
                 violations = _contract.BadRequest.FromString(detail.value).field_violations
                 if violations:
                     found["field"] = violations[0].field
-    except DecodeError:  # Someone else's trailer: the code and the text still tell.
+    except DecodeError:
         pass
     return found

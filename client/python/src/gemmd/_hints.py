@@ -9,9 +9,20 @@ _BY_REASON = {
     "present one), or multiply in parts: rows of a against columns of b are independent",
     "RESULT_TOO_LARGE": "start the server with a larger --message-limit, or ask for the result in "
     "parts: rows of a against columns of b are independent",
-    "MEMORY_TOO_SMALL": "start the server with a larger --host-memory, or multiply in parts",
+    "QUOTA_EXCEEDED": "delete matrices that are not needed (Client.matrices() lists yours), or "
+    "start the server with a larger --matrix-quota or --matrix-count",
+    "MATRIX_NOT_FOUND": "it expired (put it with a longer ttl), was deleted, or the server has "
+    "restarted: put it again",
+    "MATRIX_EXISTS": "delete that one first, or choose another name; without a name, a new one is "
+    "made up",
+    "MATRIX_NOT_SEALED": "its upload has not finished: put the same array under the same name with "
+    "exist_ok=True to complete it",
+    "MATRIX_BUSY": "another call is making or writing this very matrix: try again when it is done",
+    "MEMORY_TOO_SMALL": "start the server with a larger --host-memory, or --matrix-memory "
+    "for matrices that stay there, or work in parts",
     "QUEUE_FULL": "the server is busy: run fewer calls at a time, or raise max_retries",
-    "MEMORY_FULL": "the server's memory is in use: run fewer calls at a time, or raise max_retries",
+    "MEMORY_FULL": "the server's memory is in use: run fewer calls at a time, raise max_retries, "
+    "or delete matrices that are not needed",
     "DRAINING": "the server is shutting down: use another one, or try again when it has restarted",
     "UNSUPPORTED": "Client.explain() says which kernels the server has and why each would not run",
     "DEVICE_FAILED": "the server's log says more; the same call may work on another server",

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from google.protobuf.message import DecodeError
 
 from gemmd import _contract
 from gemmd._operands import DATA_TYPES, Operands
-from gemmd._payload import Payload, make_payload, stored_form
+from gemmd._payload import Array, Payload, make_payload, stored_form
 from gemmd._plan import is_shared
 from gemmd._wire import join_message, split_message
 from gemmd.errors import Internal, InvalidArgument, InvalidType
-from gemmd.results import Candidate, Device, Explanation, Report, ServerInfo
+from gemmd.matrix import Matrix
+from gemmd.results import Candidate, Device, Explanation, MatrixInfo, Report, ServerInfo
 
 _PHASES = ("admit", "receive", "decode", "queue", "copy_in", "compute", "copy_out")
+_DTYPES = {_contract.DATA_TYPES[name]: dtype for dtype, name in DATA_TYPES.items()}
 
 
 def precision_number(precision: str) -> int:
@@ -34,49 +39,132 @@ def data_type_number(dtype: str) -> int:
     return _contract.DATA_TYPES[DATA_TYPES[dtype]]
 
 
-def multiply_message(
-    operands: Operands, alpha: float, beta: float, precision: int, request_id: str
-) -> bytes:
-    request = _contract.MultiplyRequest(request_id=request_id)
-    product = request.product
+class Payloads:
+    """The payloads of one message: what lies in the same memory is sent once."""
+
+    def __init__(self) -> None:
+        self.entries: list[Payload] = []
+        self.size_bytes = 0
+        self._indices: dict[tuple[object, ...], int] = {}
+
+    def add(self, array: Array) -> int:
+        """The entry's index. `array` must live as long as this."""
+        payload = make_payload(array)
+        index = self._indices.get(payload.key)
+        if index is None:
+            index = self._indices[payload.key] = len(self.entries)
+            self.entries.append(payload)
+            self.size_bytes += payload.size_bytes
+        return index
+
+    def cut_to(self, count: int) -> None:
+        """Takes the entries from the one of index `count` on out again."""
+        for entry in self.entries[count:]:
+            self.size_bytes -= entry.size_bytes
+            del self._indices[entry.key]
+        del self.entries[count:]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a product is beside its operands.
+
+    Attributes:
+        precision: By the contract's number.
+        keep: The name of the matrix that D becomes, and stays on the server; None: it comes back.
+    """
+
+    alpha: float
+    beta: float
+    precision: int
+    request_id: str = ""
+    keep: str | None = None
+    keep_ttl_ns: int = 0
+
+
+def describe_product(product: Any, operands: Operands, terms: Terms, payloads: Payloads) -> None:
+    """Fills a Product in, and adds to the payloads what it needs."""
     product.m, product.n, product.k = operands.m, operands.n, operands.k
     product.data_type = data_type_number(operands.dtype.name)
-    product.precision = precision
-    product.alpha, product.beta = alpha, beta
+    product.precision = terms.precision
+    product.alpha, product.beta = terms.alpha, terms.beta
     count = math.prod(operands.batch)
     product.batch_count = count
+    if terms.keep is not None:
+        product.result.name = terms.keep
+        product.result.time_to_live_ns = terms.keep_ttl_ns
 
-    payloads: list[Payload] = []
-    indices: dict[tuple[object, ...], int] = {}
     for name in ("a", "b", "c"):
-        array = getattr(operands, name)
-        if array is None:
+        factor = getattr(operands, name)
+        if factor is None:
             continue
         operand = getattr(product, name)
-        if count != 1 and is_shared(array):
+        if count != 1 and is_shared(factor):
             operand.batch_stride = 0
-            array = array[(0,) * (array.ndim - 2)]
+        if isinstance(factor, Matrix):
+            if factor.size > 0:
+                operand.transposed = factor._transposed
+                operand.matrix.name = factor.name
+                operand.matrix.row_begin = factor._row_begin
+                operand.matrix.row_count = factor._row_count
+                continue
+            array = np.empty(factor.shape, factor.dtype)  # The contract knows no range of 0 rows.
+        elif operand.HasField("batch_stride"):
+            array = factor[(0,) * (factor.ndim - 2)]
+        else:
+            array = factor
         if name != "c":  # which the contract takes as it is only
             array, operand.transposed = stored_form(array)
-        payload = make_payload(array)
-        if payload.key not in indices:  # else the same memory: a @ a.T sends a once
-            indices[payload.key] = len(payloads)
-            payloads.append(payload)
-        operand.payload = indices[payload.key]
-    return join_message(request.SerializeToString(), payloads)
+        operand.payload = payloads.add(array)
 
 
-def parse_multiply_reply(reply: bytes, wanted_bytes: int) -> tuple[Any, int]:
-    """The report's message, and where in the reply the result begins."""
+def multiply_message(operands: Operands, terms: Terms) -> bytes:
+    request = _contract.MultiplyRequest(request_id=terms.request_id)
+    payloads = Payloads()
+    describe_product(request.product, operands, terms, payloads)
+    return join_message(request.SerializeToString(), payloads.entries)
+
+
+def parse_bulk_reply(
+    message_class: Any, reply: bytes, wanted_bytes: Sequence[int]
+) -> tuple[Any, list[tuple[int, int]]]:
+    """The message without its payloads, and where in the reply those lie, which have the sizes
+    that are wanted."""
     try:
         description, payloads = split_message(reply)
-        report = _contract.MultiplyReply.FromString(description).report
+        message = message_class.FromString(description)
     except (ValueError, DecodeError) as error:
-        raise _bad_reply(f"it is malformed: {error}") from error
+        raise bad_reply(f"it is malformed: {error}") from error
     sizes = [size for _, size in payloads]
-    if sizes != [wanted_bytes]:
-        raise _bad_reply(f"its payloads have {sizes} bytes instead of [{wanted_bytes}]")
-    return report, payloads[0][0]
+    if sizes != list(wanted_bytes):
+        found, wanted = _listed(sizes), _listed(wanted_bytes)
+        raise bad_reply(f"its payloads have {found} bytes instead of {wanted}")
+    return message, payloads
+
+
+def parse_batch_reply(reply: bytes, wanted_bytes: Sequence[int]) -> list[tuple[Any, int]]:
+    """Of each product its Result and where in the reply D lies. What failed has no D."""
+    try:
+        description, payloads = split_message(reply)
+        results = _contract.MultiplyBatchReply.FromString(description).results
+    except (ValueError, DecodeError) as error:
+        raise bad_reply(f"it is malformed: {error}") from error
+    if not len(results) == len(payloads) == len(wanted_bytes):
+        raise bad_reply(
+            f"it has {len(results)} results and {len(payloads)} payloads for {len(wanted_bytes)} "
+            "products"
+        )
+    found = []
+    for result, (offset, size), wanted in zip(results, payloads, wanted_bytes, strict=True):
+        if size != (0 if result.HasField("error") else wanted):
+            raise bad_reply(f"a payload has {size} bytes instead of {wanted}")
+        found.append((result, offset))
+    return found
+
+
+def _listed(sizes: Sequence[int]) -> str:
+    shown = ", ".join(map(str, sizes[:8]))
+    return f"[{shown}, ... of {len(sizes)}]" if len(sizes) > 8 else f"[{shown}]"
 
 
 def make_report(
@@ -96,8 +184,7 @@ def make_report(
 
 
 def make_server_info(reply: bytes) -> ServerInfo:
-    message = _parse(_contract.GetServerInfoReply, reply)
-    known = {_contract.DATA_TYPES[name]: dtype for dtype, name in DATA_TYPES.items()}
+    message = parse(_contract.GetServerInfoReply, reply)
     return ServerInfo(
         version=message.version,
         commit=message.commit,
@@ -115,14 +202,31 @@ def make_server_info(reply: bytes) -> ServerInfo:
             for device in message.devices
         ),
         kernels=tuple(message.kernels),
-        dtypes=tuple(known[number] for number in message.data_types if number in known),
+        dtypes=tuple(_DTYPES[number] for number in message.data_types if number in _DTYPES),
         message_limit_bytes=message.message_limit_bytes,
         uptime=message.uptime_ns / 1e9,
+        matrix_memory_bytes=message.matrix_memory_bytes,
+        matrix_memory_used_bytes=message.matrix_memory_used_bytes,
+        time_to_live_limit=message.time_to_live_limit_ns / 1e9,
+    )
+
+
+def matrix_info(message: Any) -> MatrixInfo:
+    return MatrixInfo(
+        name=message.name,
+        dtype=_DTYPES.get(message.data_type, ""),
+        shape=(message.rows, message.columns),
+        rows_written=message.rows_written,
+        sealed=message.sealed,
+        ttl=message.time_to_live_ns / 1e9,
+        expires_in=message.expires_in_ns / 1e9,
+        memory_bytes=message.memory_bytes,
+        device_index=message.device_index,
     )
 
 
 def make_explanation(reply: bytes) -> Explanation:
-    message = _parse(_contract.ExplainReply, reply)
+    message = parse(_contract.ExplainReply, reply)
     return Explanation(
         chosen=message.chosen,
         reason=message.reason,
@@ -135,17 +239,17 @@ def make_explanation(reply: bytes) -> Explanation:
 
 
 def health_status(reply: bytes) -> int:
-    return int(_parse(_contract.HealthCheckResponse, reply).status)
+    return int(parse(_contract.HealthCheckResponse, reply).status)
 
 
-def _parse(message_class: Any, reply: bytes) -> Any:
+def parse(message_class: Any, reply: bytes) -> Any:
     try:
         return message_class.FromString(reply)
     except DecodeError as error:
-        raise _bad_reply(f"it is malformed: {error}") from error
+        raise bad_reply(f"it is malformed: {error}") from error
 
 
-def _bad_reply(fault: str) -> Internal:
+def bad_reply(fault: str) -> Internal:
     return Internal(
         f"the server's reply makes no sense: {fault}",
         reason="BAD_REPLY",

@@ -10,6 +10,11 @@ import numpy.typing as npt
 
 from gemmd._payload import Array
 from gemmd.errors import InvalidArgument, InvalidType
+from gemmd.matrix import Matrix
+
+Factor = Array | Matrix
+
+_MAX_INT64 = 2**63 - 1
 
 # The element types of the contract, by NumPy's name.
 DATA_TYPES = {"float32": "DATA_TYPE_F32", "float64": "DATA_TYPE_F64"}
@@ -30,13 +35,14 @@ class Operands:
 
     Attributes:
         a, b, c: Of shapes batch + (m, k), batch + (k, n) and batch + (m, n); views of what the
-            caller passed. c is None where it is not read.
+            caller passed. c is None where it is not read. A Matrix, which has two dimensions, is
+            the same for the whole batch.
         result_shape: Of D as NumPy would have it, where one-dimensional operands lose their axis.
     """
 
-    a: Array
-    b: Array
-    c: Array | None
+    a: Factor
+    b: Factor
+    c: Factor | None
     batch: tuple[int, ...]
     m: int
     n: int
@@ -44,12 +50,19 @@ class Operands:
     dtype: np.dtype[Any]
     result_shape: tuple[int, ...]
 
+    def matrices(self) -> list[Matrix]:
+        """Those that are on the server."""
+        return [x for x in (self.a, self.b, self.c) if isinstance(x, Matrix)]
+
 
 def check_operands(
-    a: npt.ArrayLike, b: npt.ArrayLike, c: npt.ArrayLike | None, reads_c: bool
+    a: npt.ArrayLike | Matrix,
+    b: npt.ArrayLike | Matrix,
+    c: npt.ArrayLike | Matrix | None,
+    reads_c: bool,
 ) -> Operands:
     """Checks types and shapes by the rules of numpy.matmul; c may be anything that broadcasts."""
-    left, right = _as_array("a", a), _as_array("b", b)
+    left, right = _as_factor("a", a), _as_factor("b", b)
     _check_same_type("b", right, left.dtype)
     for name, array in (("a", left), ("b", right)):
         if array.ndim == 0:
@@ -59,8 +72,10 @@ def check_operands(
                 hint="multiply by a scalar with alpha=",
             )
     row, column = left.ndim == 1, right.ndim == 1
-    left = left[np.newaxis, :] if row else left
-    right = right[:, np.newaxis] if column else right
+    if row and not isinstance(left, Matrix):
+        left = left[np.newaxis, :]
+    if column and not isinstance(right, Matrix):
+        right = right[:, np.newaxis]
     m, k = left.shape[-2:]
     n = right.shape[-1]
     if right.shape[-2] != k:
@@ -69,6 +84,8 @@ def check_operands(
             f"{np.shape(b)} do not multiply",
             field="b",
         )
+    if m * n * k > _MAX_INT64:
+        raise InvalidArgument(f"m * n * k is {m} * {n} * {k}, over {_MAX_INT64}")
     try:
         batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
     except ValueError:
@@ -78,14 +95,17 @@ def check_operands(
             field="b",
         ) from None
     result_shape = batch + (() if row else (m,)) + (() if column else (n,))
-    addend = None
+    addend: Factor | None = None
     if c is not None:
-        given = _as_array("c", c)
-        _check_same_type("c", given, left.dtype)
-        addend = _broadcast_addend(given, result_shape, row, column)
+        addend = _as_factor("c", c)
+        _check_same_type("c", addend, left.dtype)
+        if isinstance(addend, Matrix):
+            _check_addend(addend, (*batch, m, n))
+        else:
+            addend = _broadcast_addend(addend, result_shape, row, column)
     return Operands(
-        a=np.broadcast_to(left, (*batch, m, k)),
-        b=np.broadcast_to(right, (*batch, k, n)),
+        a=_broadcast(left, (*batch, m, k)),
+        b=_broadcast(right, (*batch, k, n)),
         c=addend if reads_c else None,
         batch=batch,
         m=m,
@@ -96,21 +116,38 @@ def check_operands(
     )
 
 
-def check_out(out: Array, operands: Operands) -> None:
+def check_out(out: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
     """Whether the result can be stored in `out`."""
     if not isinstance(out, np.ndarray):
         raise InvalidType(f"out is a {type(out).__name__}; it must be a numpy array", field="out")
-    if out.dtype != operands.dtype:
-        raise InvalidType(f"out is {out.dtype}, but the result is {operands.dtype}", field="out")
-    if out.shape != operands.result_shape:
-        raise InvalidArgument(
-            f"out has shape {out.shape}, but the result has {operands.result_shape}", field="out"
-        )
+    if out.dtype != dtype:
+        raise InvalidType(f"out is {out.dtype}, but the result is {dtype}", field="out")
+    if out.shape != shape:
+        raise InvalidArgument(f"out has shape {out.shape}, but the result has {shape}", field="out")
     if not out.flags.writeable:
         raise InvalidArgument("out is read-only", field="out")
 
 
-def _as_array(name: str, value: npt.ArrayLike) -> Array:
+def _as_factor(name: str, value: npt.ArrayLike | Matrix) -> Factor:
+    return value if isinstance(value, Matrix) else as_array(name, value)
+
+
+def _broadcast(factor: Factor, shape: tuple[int, ...]) -> Factor:
+    return factor if isinstance(factor, Matrix) else np.broadcast_to(factor, shape)
+
+
+def _check_addend(c: Matrix, shape: tuple[int, ...]) -> None:
+    if c.shape != shape:
+        raise InvalidArgument(
+            f"c has shape {c.shape} but the result has {shape}; a matrix on the server does not "
+            "broadcast",
+            field="c",
+        )
+    if c._transposed:
+        raise InvalidArgument("c is a transpose, which the service does not add", field="c")
+
+
+def as_array(name: str, value: npt.ArrayLike) -> Array:
     if isinstance(value, np.ma.MaskedArray):
         raise InvalidType(
             f"{name} is a masked array, whose mask would be lost",
@@ -132,7 +169,7 @@ def _as_array(name: str, value: npt.ArrayLike) -> Array:
     return array
 
 
-def _check_same_type(name: str, array: Array, dtype: np.dtype[Any]) -> None:
+def _check_same_type(name: str, array: Factor, dtype: np.dtype[Any]) -> None:
     if array.dtype.name != dtype.name:
         raise InvalidType(
             f"{name} has dtype {array.dtype} but a has {dtype.name}; a product has one type",

@@ -15,15 +15,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gemmd._operands import Operands
-from gemmd._payload import Array
-from gemmd.errors import InvalidArgument, ResourceExhausted
+from gemmd._operands import Factor, Operands
+from gemmd.matrix import Matrix
 
 # What a call costs besides its bytes, in bytes: about 0.25 ms at 1 GB/s.
 CALL_COST_BYTES = 256 << 10
 
 _MAX_BATCH = 2**31 - 1
-_MAX_INT64 = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -45,57 +43,49 @@ class Plan:
                 index,
                 replace(
                     whole,
-                    a=whole.a[index],
-                    b=whole.b[index],
-                    c=None if whole.c is None else whole.c[index],
+                    a=_at(whole.a, index),
+                    b=_at(whole.b, index),
+                    c=None if whole.c is None else _at(whole.c, index),
                     batch=whole.batch[self.loops :],
                     result_shape=whole.result_shape[self.loops :],
                 ),
             )
 
 
-def is_shared(array: Array) -> bool:
+def _at(factor: Factor, index: tuple[int, ...]) -> Factor:
+    return factor if isinstance(factor, Matrix) else factor[index]
+
+
+def is_shared(array: Factor) -> bool:
     """Whether all matrices of the batch are the same memory."""
-    return all(
+    return isinstance(array, Matrix) or all(
         size == 1 or stride == 0
         for size, stride in zip(array.shape[:-2], array.strides[:-2], strict=True)
     )
 
 
-def make_plan(operands: Operands, limit_bytes: int) -> Plan:
-    """The cheapest plan whose every message is within the limit."""
-    if operands.m * operands.n * operands.k > _MAX_INT64:
-        raise InvalidArgument(
-            f"m * n * k is {operands.m} * {operands.n} * {operands.k}, over {_MAX_INT64}"
-        )
+def make_plan(operands: Operands, limit_bytes: int) -> Plan | None:
+    """The cheapest plan whose every message is within the limit; None: not even one product of
+    two matrices is."""
     best: tuple[int, Plan] | None = None
-    least = 0
     for loops in range(len(operands.batch) + 1):
         plan = Plan(operands, loops)
-        request, reply = _bytes_of_call(operands, loops)
-        least = max(request, reply)  # of the last, which has the smallest messages
-        if least > limit_bytes or math.prod(operands.batch[loops:]) > _MAX_BATCH:
+        request, reply = bytes_of_call(operands, loops)
+        if max(request, reply) > limit_bytes or math.prod(operands.batch[loops:]) > _MAX_BATCH:
             continue
         cost = plan.calls * (CALL_COST_BYTES + request)
         if best is None or cost < best[0]:
             best = (cost, plan)
-    if best is None:
-        raise ResourceExhausted(
-            f"the product of {operands.m} x {operands.k} and {operands.k} x {operands.n} needs a "
-            f"message of {least} bytes, over the limit of {limit_bytes}",
-            reason="MESSAGE_TOO_LARGE",
-            hint="multiply in parts: rows of a against columns of b are independent",
-        )
-    return best[1]
+    return None if best is None else best[1]
 
 
-def _bytes_of_call(operands: Operands, loops: int) -> tuple[int, int]:
+def bytes_of_call(operands: Operands, loops: int) -> tuple[int, int]:
     """Payload bytes of the request and of the reply."""
     count = math.prod(operands.batch[loops:])
     item = operands.dtype.itemsize
     request = 0
     for array in (operands.a, operands.b, operands.c):
-        if array is not None:
+        if array is not None and not isinstance(array, Matrix):
             matrix = math.prod(array.shape[-2:])
             shared = is_shared(array[(0,) * loops])
             request += item * matrix * (1 if shared else count)

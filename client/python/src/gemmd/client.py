@@ -4,27 +4,48 @@ from __future__ import annotations
 
 import math
 import numbers
-import time
+import weakref
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from gemmd import _address, _contract, _messages
-from gemmd._operands import Operands, check_operands, check_out
-from gemmd._plan import make_plan
+from gemmd import _address, _contract, _many, _messages
+from gemmd._lanes import Lanes, Meter, Progress
+from gemmd._limits import MESSAGE_LIMIT, Limits
+from gemmd._matrices import Matrices
+from gemmd._messages import Terms
+from gemmd._multiply import Multiplier
+from gemmd._operands import Operands, as_array, check_operands, check_out
+from gemmd._plan import bytes_of_call, make_plan
 from gemmd._retry import Deadline, RetryPolicy
 from gemmd._transport import Transport
-from gemmd.errors import InvalidArgument, InvalidType
-from gemmd.results import Explanation, Health, MatmulResult, Report, ServerInfo
+from gemmd.errors import GemmdError, InvalidArgument, InvalidType, MatrixNotFound
+from gemmd.matrix import Matrix, Stored
+from gemmd.results import Explanation, Health, MatmulResult, MatrixInfo, ServerInfo
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gemmd._payload import Array
 
-_MESSAGE_LIMIT = 2**31 - 1  # protobuf's own
-_DESCRIPTION_BYTES = 4096  # more than all of a message but its payloads
+    Factor = npt.ArrayLike | Matrix
+
+_MAX_TTL_NS = 2**64 - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """alpha * (a @ b) + beta * c, for `Client.matmul_many`; as for `Client.matmul`."""
+
+    a: Factor
+    b: Factor
+    alpha: float = 1.0
+    beta: float | None = None
+    c: Factor | None = None
 
 
 class Client:
@@ -45,7 +66,8 @@ class Client:
         max_retries: int = 3,
         backoff_initial: float = 0.1,
         backoff_limit: float = 5.0,
-        message_limit_bytes: int = _MESSAGE_LIMIT,
+        message_limit_bytes: int = MESSAGE_LIMIT,
+        channels: int = 8,
         use_http_proxy: bool = False,
     ) -> None:
         """Returns at once; a server that is not there is found by the first call.
@@ -54,15 +76,19 @@ class Client:
             address: "host:port", "[ipv6]:port", "dns:///host:port" or "unix:/path"; by default
                 GEMMD_ADDRESS, or else 127.0.0.1:50051.
             timeout: Seconds for a whole call: building the request, every attempt, the waits
-                between them, both transfers. math.inf waits for ever.
+                between them, both transfers. math.inf waits for ever. Of what goes in panels,
+                which may be of any size, it is for each message, unless the call has a timeout
+                of its own.
             max_retries: Further attempts after UNAVAILABLE (the server is full, shutting down or
                 not there). Products have no side effects, so repeating them is safe. A wait that
                 would outlast the timeout is not begun.
             backoff_initial, backoff_limit: Seconds. Waits grow from the one by a factor of 2 up to
                 the other, each shortened at random by up to half; never shorter than the server
                 asks for.
-            message_limit_bytes: Larger messages are refused before they are sent. The server has a
-                limit of its own, `info().message_limit_bytes`.
+            message_limit_bytes: No message is larger. The server has a limit of its own,
+                `info().message_limit_bytes`, which is kept too.
+            channels: Connections over which the messages of one call go side by side, where it has
+                several. They are made when they are first needed.
             use_http_proxy: Obey grpc_proxy, https_proxy and http_proxy. Off by default, since few
                 proxies carry HTTP/2.
         """
@@ -73,38 +99,85 @@ class Client:
                 f"max_retries is {max_retries!r}; it must be an integer of at least 0",
                 field="max_retries",
             )
-        if not 0 < message_limit_bytes <= _MESSAGE_LIMIT:
+        if not 0 < message_limit_bytes <= MESSAGE_LIMIT:
             raise InvalidArgument(
                 f"message_limit_bytes is {message_limit_bytes}; it must be from 1 to "
-                f"{_MESSAGE_LIMIT}",
+                f"{MESSAGE_LIMIT}",
                 field="message_limit_bytes",
             )
-        self._payload_limit = max(0, message_limit_bytes - _DESCRIPTION_BYTES)
+        if not (isinstance(channels, int) and channels >= 1):
+            raise InvalidArgument(
+                f"channels is {channels!r}; it must be an integer of at least 1", field="channels"
+            )
+        self._channels = channels
         retry = RetryPolicy(
             max_retries,
             _check_number("backoff_initial", backoff_initial, above_zero=True),
             _check_number("backoff_limit", backoff_limit, above_zero=True),
         )
         self._transport = Transport(self._address, retry, use_http_proxy)
+        self._limits = Limits(
+            message_limit_bytes, partial(_ask_limit, self._transport, self._timeout)
+        )
+        self._matrices = Matrices(self._transport, self._limits)
+        weakref.finalize(self, self._matrices.abandon).atexit = False
 
     @property
     def address(self) -> str:
         return self._address
 
+    @overload
     def matmul(
         self,
-        a: npt.ArrayLike,
-        b: npt.ArrayLike,
+        a: Factor,
+        b: Factor,
         *,
         alpha: float = 1.0,
         beta: float | None = None,
-        c: npt.ArrayLike | None = None,
+        c: Factor | None = None,
         out: Array | None = None,
         copy: bool = True,
+        keep: Literal[False] = False,
+        ttl: float | None = None,
+        progress: Progress | None = None,
         precision: str = "strict",
         timeout: float | None = None,
         request_id: str = "",
-    ) -> Array:
+    ) -> Array: ...
+
+    @overload
+    def matmul(
+        self,
+        a: Factor,
+        b: Factor,
+        *,
+        alpha: float = 1.0,
+        beta: float | None = None,
+        c: Factor | None = None,
+        keep: Literal[True] | str,
+        ttl: float | None = None,
+        precision: str = "strict",
+        timeout: float | None = None,
+        request_id: str = "",
+    ) -> Matrix: ...
+
+    def matmul(
+        self,
+        a: Factor,
+        b: Factor,
+        *,
+        alpha: float = 1.0,
+        beta: float | None = None,
+        c: Factor | None = None,
+        out: Array | None = None,
+        copy: bool = True,
+        keep: bool | str = False,
+        ttl: float | None = None,
+        progress: Progress | None = None,
+        precision: str = "strict",
+        timeout: float | None = None,
+        request_id: str = "",
+    ) -> Array | Matrix:
         """alpha * (a @ b) + beta * c, computed by the server.
 
         Shapes are those of numpy.matmul: a (..., m, k) and b (..., k, n) make (..., m, n); batch
@@ -112,104 +185,263 @@ class Client:
         axis the result does not have.
 
         All of a, b and c are float32 or all are float64; the result is what they are. Nothing is
-        converted silently. Any strides do: README.md says which are sent without a copy.
+        converted silently. Any strides do: README.md says which are sent without a copy. Each may
+        be a Matrix, which is on the server already.
+
+        Any size does. What fits a message is one message. Else b is put on the server for the
+        call, and rows of a go there, and rows of the result come back, in panels side by side.
+        The height of the panels depends on the shapes and on the server's limits only, so the
+        same call gives the same bits over any number of channels. They may differ in rounding
+        from those of one product of the whole: each panel is a product of its own.
 
         Args:
             a, b: The factors. Where both are the same memory (a @ a.T), it is sent once.
             alpha: As in BLAS, 0 gives beta * c whatever a and b hold.
             beta: 1 by default if c is given. As in BLAS, 0 means that c is not read, nor sent.
-            c: Broadcasts to the result.
-            out: Where the result goes: of its shape and type and any strides. Written once,
-                after the whole reply has come, and not at all when the call fails; it may be the
-                memory of a, b or c.
+            c: Broadcasts to the result, unless it is a Matrix.
+            out: Where the result goes: of its shape and type and any strides. Of one message it
+                is written once, after the whole reply has come, and not at all when the call
+                fails; in panels, as they come. It may be the memory of a, b or c.
             copy: False returns a view of the reply's own bytes: read-only, and perhaps
                 misaligned. It saves one copy; see README.md for what that is worth.
+            keep: True leaves the result on the server, under this name if it is one, and returns
+                its Matrix. Of two-dimensional factors only. MatrixExists if the name is taken.
+            ttl: Seconds that a result on the server is kept without being used.
+            progress: Called with the bytes that have moved and those that will have, roughly;
+                never twice at once, but from other threads. What it raises ends the call.
             precision: "strict" computes in the type's own fused multiply-adds.
             timeout: Seconds, as for `Client`; its value by default.
             request_id: For the server's log; at most 128 printable ASCII characters.
 
         Returns:
-            D, a new C-ordered array, or `out`; of two vectors a scalar.
+            D, a new C-ordered array, or `out`; of two vectors a scalar. A Matrix to `keep`.
 
         Raises:
             InvalidType: An argument has another type. A TypeError and a ValueError.
             InvalidArgument: Shapes that do not fit, and other bad arguments. A ValueError.
-            ResourceExhausted: Too large for a message, or for the server.
+            ResourceExhausted: Too large for the server: a single row for a message, a matrix for
+                its memory (QuotaExceeded: for your share of it).
+            MatrixNotFound: The server has lost a Matrix that cannot be sent again.
             Unavailable: The server is full, and retries did not help.
             ConnectionFailed: The server is not there. A ConnectionError.
             DeadlineExceeded: The timeout passed. A TimeoutError.
             Unimplemented: No kernel of the server's device can do it.
             Internal: The server's device failed.
         """
-        return self.matmul_result(
-            a,
-            b,
-            alpha=alpha,
-            beta=beta,
-            c=c,
-            out=out,
-            copy=copy,
-            precision=precision,
-            timeout=timeout,
-            request_id=request_id,
-        ).array
+        if not isinstance(keep, (bool, str)):
+            raise InvalidType(f"keep is of type {type(keep).__name__}; it must be a bool or a name")
+        if keep is False:
+            return self.matmul_result(
+                a,
+                b,
+                alpha=alpha,
+                beta=beta,
+                c=c,
+                out=out,
+                copy=copy,
+                progress=progress,
+                precision=precision,
+                timeout=timeout,
+                request_id=request_id,
+            ).array
+        if out is not None:
+            raise InvalidArgument("out is for a result that comes back", field="out")
+        terms = self._terms(alpha, beta, c, precision, request_id, _ttl_ns(ttl))
+        operands = self._operands(a, b, c, terms)
+        name = keep if isinstance(keep, str) else None
+        return self._multiplier().kept(operands, terms, self._lanes(timeout), name)[0]
 
     def matmul_result(
         self,
-        a: npt.ArrayLike,
-        b: npt.ArrayLike,
+        a: Factor,
+        b: Factor,
         *,
         alpha: float = 1.0,
         beta: float | None = None,
-        c: npt.ArrayLike | None = None,
+        c: Factor | None = None,
         out: Array | None = None,
         copy: bool = True,
+        progress: Progress | None = None,
         precision: str = "strict",
         timeout: float | None = None,
         request_id: str = "",
     ) -> MatmulResult:
         """As `matmul`, with a report: the kernel, the device and the time of every phase."""
         deadline = self._deadline(timeout)
-        if beta is None:
-            beta = 0.0 if c is None else 1.0
-        call = _MatmulCall(
-            self._transport,
-            deadline,
-            alpha=_check_number("alpha", alpha),
-            beta=_check_number("beta", beta),
-            precision=_messages.precision_number(precision),
-            request_id=_check_request_id(request_id),
-        )
-        if call.beta != 0 and c is None:
-            raise InvalidArgument(f"beta is {beta}, but there is no c", field="c")
-        operands = check_operands(a, b, c, reads_c=call.beta != 0)
+        terms = self._terms(alpha, beta, c, precision, request_id)
+        operands = self._operands(a, b, c, terms)
         if out is not None:
-            check_out(out, operands)
+            check_out(out, operands.dtype, operands.result_shape)
         if math.prod(operands.result_shape) == 0:  # Nothing to compute, nothing to send.
             empty = np.empty(operands.result_shape, operands.dtype)
             return MatmulResult(empty if out is None else out, ())
 
-        plan = make_plan(operands, self._payload_limit)
-        reports: tuple[Report, ...]
-        if plan.calls == 1:
-            ((_, part),) = plan.parts()
-            array, report = call.run(part)
-            array = array.reshape(operands.result_shape)
-            reports = (report,)
-            if out is None and copy:
-                array = array.copy()
-        else:
-            array = np.empty(operands.result_shape, operands.dtype)
-            collected = []
-            for index, part in plan.parts():
-                array[index], report = call.run(part)
-                collected.append(report)
-            reports = tuple(collected)
+        array, reports = self._multiplier().run(
+            operands, terms, self._lanes_until(deadline), self._lanes(timeout), out, progress
+        )
         if out is not None:
-            np.copyto(out, array)
-            array = out
-        # Of two vectors NumPy makes a scalar.
-        return MatmulResult(array if array.ndim or out is not None else array[()], reports)
+            if array is not out:
+                np.copyto(out, array)
+            return MatmulResult(out, reports)
+        return MatmulResult(_returned(array, copy), reports)
+
+    def matmul_many(
+        self,
+        products: Iterable[tuple[Factor, Factor] | Product],
+        *,
+        copy: bool = True,
+        return_exceptions: bool = False,
+        precision: str = "strict",
+        timeout: float | None = None,
+        request_id: str = "",
+    ) -> list[Any]:
+        """Many products, of one shape or of many, in few messages.
+
+        Small ones cost a fraction of what calls of their own do. What they share, the same memory,
+        is sent once a message. The messages go side by side. Each result has the bits that
+        `matmul` gives.
+
+        Args:
+            products: Pairs (a, b), or `Product`s. Factors as for `matmul`.
+            copy: False returns views of the replies, as for `matmul`; each keeps all of its
+                message's results in memory.
+            return_exceptions: True: the result of a product that failed is its GemmdError.
+            precision, timeout, request_id: As for `matmul`.
+
+        Returns:
+            The results, in order.
+
+        Raises:
+            GemmdError: What the first product that failed did; its `index` is set. The others
+                were computed, unless the failure was one of the connection or the whole server.
+        """
+        deadline = self._deadline(timeout)
+        given = list(products)
+        results: list[Any] = [None] * len(given)
+        ready: list[tuple[int, Operands, Terms]] = []
+        for index, product in enumerate(given):
+            try:
+                operands, terms = self._check_product(product, precision, request_id)
+            except GemmdError as error:
+                error.index = index
+                if not return_exceptions:
+                    raise
+                results[index] = error
+                continue
+            if math.prod(operands.result_shape) == 0:
+                results[index] = np.empty(operands.result_shape, operands.dtype)
+            else:
+                ready.append((index, operands, terms))
+
+        needed = sum(max(bytes_of_call(operands, 0)) for _, operands, _ in ready)
+        limit = self._limits.payload_bytes(needed)
+        units: list[_many.Unit] = []
+        large: list[tuple[int, Operands, Terms]] = []
+        for index, operands, terms in ready:
+            plan = make_plan(operands, limit)
+            if plan is None:
+                large.append((index, operands, terms))
+            elif plan.calls == 1:
+                units += [_many.Unit(index, part, terms, None) for _, part in plan.parts()]
+            else:
+                whole = results[index] = np.empty(operands.result_shape, operands.dtype)
+                units += [
+                    _many.Unit(index, part, terms, whole[position])
+                    for position, part in plan.parts()
+                ]
+        lanes = self._lanes_until(deadline)
+        sender = _many.Sender(
+            self._matrices, lanes, self._address, request_id, not return_exceptions
+        )
+        lanes.run(sender.send, _many.pack(units, self._channels, limit, request_id))
+        failed: dict[int, GemmdError] = sender.errors
+        for index, operands, _ in ready:
+            if index in sender.results and index not in failed:
+                array = sender.results[index].reshape(operands.result_shape)
+                results[index] = _returned(array, copy)
+        for index, operands, terms in large:
+            try:
+                array, _ = self._multiplier().run(
+                    operands, terms, lanes, self._lanes(timeout), None, None
+                )
+                results[index] = _returned(array, copy)
+            except GemmdError as error:
+                error.index = index
+                failed[index] = error
+        if failed and not return_exceptions:
+            raise failed[min(failed)]
+        for index in failed:
+            results[index] = failed[index]
+        return results
+
+    def put(
+        self,
+        array: npt.ArrayLike,
+        *,
+        name: str | None = None,
+        ttl: float | None = None,
+        exist_ok: bool = False,
+        keep_source: bool = True,
+        progress: Progress | None = None,
+        timeout: float | None = None,
+    ) -> Matrix:
+        """Puts a matrix on the server, to be an operand as often as wanted.
+
+        It goes in panels of rows, side by side, whatever its size. It is stored row by row, so
+        Fortran-ordered arrays are packed on the way.
+
+        Args:
+            array: Of two dimensions, float32 or float64. What it holds must not change until this
+                returns.
+            name: At most 128 of A-Z a-z 0-9 . _ -, for `get_matrix` by others. By default a random
+                one, and the matrix is deleted with the last handle (see `Matrix`).
+            ttl: Seconds that it is kept without being used; by default the server's choice.
+            exist_ok: A matrix of this name, type and shape may be there already, in part or as a
+                whole; rows that are there stay as they are, so they must be those of this array.
+                That completes an upload that was interrupted.
+            keep_source: Keep a reference to the array, to send it again when the server has lost
+                the matrix.
+            progress, timeout: As for `Matrix.get`.
+
+        Raises:
+            MatrixExists: The name is in use.
+            QuotaExceeded: Your share of the server's memory is used up.
+            ResourceExhausted: No device of the server can hold it, or a row does not fit a message.
+        """
+        source = as_array("array", array)
+        if source.ndim != 2:
+            raise InvalidArgument(
+                f"array has {source.ndim} dimensions; a matrix on the server has two",
+                field="array",
+                hint="reshape it: a batch of matrices is their rows, one after another",
+            )
+        if name is not None and not isinstance(name, str):
+            raise InvalidType(f"name is of type {type(name).__name__}; it must be a str")
+        stored = Stored(
+            self._matrices.new_name() if name is None else name,
+            source.dtype.newbyteorder("="),
+            rows=source.shape[0],
+            columns=source.shape[1],
+            ttl_ns=_ttl_ns(ttl),
+            source=source if keep_source else None,
+        )
+        if name is None:
+            self._matrices.delete_with_last_handle(stored)
+        lanes = self._lanes(timeout)
+        meter = Meter(progress, source.nbytes)
+        self._matrices.upload(stored, source, lanes, meter, exist_ok=exist_ok)
+        return Matrix(self, stored)
+
+    def get_matrix(self, name: str, *, timeout: float | None = None) -> Matrix:
+        """The handle of a matrix that is on the server. MatrixNotFound when it is not."""
+        info = self._matrix_info(name, timeout)
+        if not info.dtype:
+            raise InvalidType(f"matrix {name!r} has a type that this client does not know")
+        return Matrix(self, Stored(info.name, np.dtype(info.dtype), *info.shape))
+
+    def matrices(self, *, timeout: float | None = None) -> list[MatrixInfo]:
+        """Your matrices on the server, ordered by name."""
+        return self._matrices.list(self._lanes(timeout).single())
 
     def explain(
         self,
@@ -245,9 +477,7 @@ class Client:
 
     def info(self, *, timeout: float | None = None) -> ServerInfo:
         """Version, devices, kernels and limits of the server."""
-        request = _contract.GetServerInfoRequest()
-        reply = self._small_call(_contract.GET_SERVER_INFO, request, timeout)
-        return _messages.make_server_info(reply)
+        return _ask_server(self._transport, self._deadline(timeout))
 
     def health(self, *, timeout: float | None = None) -> Health:
         """Whether the server takes calls, in its own words. ConnectionFailed if it is not there."""
@@ -256,7 +486,9 @@ class Client:
         return {1: Health.SERVING, 2: Health.NOT_SERVING}.get(status, Health.UNKNOWN)
 
     def close(self) -> None:
-        """Ends the connection. Calls that other threads have running fail with Cancelled."""
+        """Deletes the matrices that live as long as their handles, and ends the connections. Calls
+        that other threads have running fail with Cancelled."""
+        self._matrices.close()
         self._transport.close()
 
     def __enter__(self) -> Client:
@@ -273,50 +505,144 @@ class Client:
     def __repr__(self) -> str:
         return f"gemmd.Client({self._address!r})"
 
+    # For Matrix.
+
+    def _matmul_kept(self, a: Factor, b: Factor) -> Matrix:
+        return self.matmul(a, b, keep=True)
+
+    def _get(
+        self, matrix: Matrix, out: Array | None, progress: Progress | None, timeout: float | None
+    ) -> Array:
+        stored = matrix._stored
+        array = np.empty(matrix.shape[::-1], matrix.dtype).T if matrix._transposed else None
+        if out is not None:
+            check_out(out, matrix.dtype, matrix.shape)
+            array = out
+        elif array is None:
+            array = np.empty(matrix.shape, matrix.dtype)
+        into = array.T if matrix._transposed else array
+        lanes = self._lanes(timeout)
+        meter = Meter(progress, matrix.nbytes)
+        self._matrices.restored(
+            [stored],
+            lanes,
+            lambda: self._matrices.download(stored, matrix._row_begin, into, lanes, meter),
+        )
+        return array
+
+    def _matrix_info(self, name: str, timeout: float | None) -> MatrixInfo:
+        return self._matrices.info(name, self._lanes(timeout).single())
+
+    def _delete(self, stored: Stored, timeout: float | None) -> None:
+        self._matrices.delete(stored, self._lanes(timeout).single())
+
+    def _delete_later(self, stored: Stored) -> None:
+        self._matrices.delete_later(stored)
+
+    # Arguments.
+
+    def _terms(
+        self,
+        alpha: float,
+        beta: float | None,
+        c: Factor | None,
+        precision: str,
+        request_id: str,
+        keep_ttl_ns: int = 0,
+    ) -> Terms:
+        if beta is None:
+            beta = 0.0 if c is None else 1.0
+        terms = Terms(
+            alpha=_check_number("alpha", alpha),
+            beta=_check_number("beta", beta),
+            precision=_messages.precision_number(precision),
+            request_id=_check_request_id(request_id),
+            keep_ttl_ns=keep_ttl_ns,
+        )
+        if terms.beta != 0 and c is None:
+            raise InvalidArgument(f"beta is {beta}, but there is no c", field="c")
+        return terms
+
+    def _operands(self, a: Factor, b: Factor, c: Factor | None, terms: Terms) -> Operands:
+        for name, factor in (("a", a), ("b", b), ("c", c)):
+            if not isinstance(factor, Matrix):
+                continue
+            if factor._client._address != self._address:
+                raise InvalidArgument(
+                    f"{name} is a matrix on {factor._client._address}, not on {self._address}",
+                    field=name,
+                    hint=f"fetch it: {name}.get()",
+                )
+            if factor._stored.deleted:
+                raise MatrixNotFound(
+                    f"{name}, matrix {factor.name!r}, was deleted",
+                    reason="MATRIX_NOT_FOUND",
+                    field=name,
+                )
+        return check_operands(a, b, c, reads_c=terms.beta != 0)
+
+    def _check_product(
+        self, product: tuple[Factor, Factor] | Product, precision: str, request_id: str
+    ) -> tuple[Operands, Terms]:
+        if not isinstance(product, Product):
+            if not (isinstance(product, tuple) and len(product) == 2):
+                raise InvalidType("a product must be a pair (a, b) or a gemmd.Product")
+            product = Product(*product)
+        terms = self._terms(product.alpha, product.beta, product.c, precision, request_id)
+        return self._operands(product.a, product.b, product.c, terms), terms
+
+    def _multiplier(self) -> Multiplier:
+        # Made for each call: as a member it would be a cycle, and connections would wait for the
+        # garbage collector.
+        return Multiplier(self, self._limits, self._matrices, self.info)
+
     def _deadline(self, timeout: float | None) -> Deadline:
         if timeout is None:
             return Deadline(self._timeout)
         return Deadline(_check_number("timeout", timeout, above_zero=True))
+
+    def _lanes(self, timeout: float | None) -> Lanes:
+        """For any number of messages: each has the client's timeout, or all have the call's."""
+        if timeout is None:
+            return Lanes(self._transport, self._channels, partial(Deadline, self._timeout))
+        return self._lanes_until(self._deadline(timeout))
+
+    def _lanes_until(self, deadline: Deadline) -> Lanes:
+        return Lanes(self._transport, self._channels, lambda: deadline)
 
     def _small_call(self, method: str, request: Any, timeout: float | None) -> bytes:
         deadline = self._deadline(timeout)
         return self._transport.call(method, request.SerializeToString(), deadline)[0]
 
 
-class _MatmulCall:
-    """What the calls of one product have in common."""
+# Not methods, so that what holds them does not hold the client.
 
-    def __init__(
-        self,
-        transport: Transport,
-        deadline: Deadline,
-        *,
-        alpha: float,
-        beta: float,
-        precision: int,
-        request_id: str,
-    ) -> None:
-        self.beta = beta
-        self._transport = transport
-        self._deadline = deadline
-        self._alpha = alpha
-        self._precision = precision
-        self._request_id = request_id
 
-    def run(self, part: Operands) -> tuple[Array, Report]:
-        """D as a view of the reply's bytes, of part.result_shape."""
-        start = time.perf_counter()
-        request = _messages.multiply_message(
-            part, self._alpha, self.beta, self._precision, self._request_id
-        )
-        request_bytes = len(request)
-        reply, attempts = self._transport.call(_contract.MULTIPLY, request, self._deadline)
-        del request
-        count = math.prod(part.result_shape)
-        report, offset = _messages.parse_multiply_reply(reply, count * part.dtype.itemsize)
-        array = np.frombuffer(reply, part.dtype, count, offset).reshape(part.result_shape)
-        wall = time.perf_counter() - start
-        return array, _messages.make_report(report, wall, attempts, request_bytes, len(reply))
+def _ask_server(transport: Transport, deadline: Deadline) -> ServerInfo:
+    request = _contract.GetServerInfoRequest().SerializeToString()
+    reply, _ = transport.call(_contract.GET_SERVER_INFO, request, deadline)
+    return _messages.make_server_info(reply)
+
+
+def _ask_limit(transport: Transport, timeout: float) -> int:
+    return _ask_server(transport, Deadline(timeout)).message_limit_bytes
+
+
+def _returned(array: Array, copy: bool) -> Any:
+    """A result as a caller gets it."""
+    if copy and not array.flags.owndata:
+        array = array.copy()
+    return array if array.ndim else array[()]  # Of two vectors NumPy makes a scalar.
+
+
+def _ttl_ns(ttl: float | None) -> int:
+    """0 is the server's choice."""
+    if ttl is None:
+        return 0
+    seconds = _check_number("ttl", ttl, above_zero=True)
+    if not seconds * 1e9 <= _MAX_TTL_NS:
+        raise InvalidArgument(f"ttl is {seconds} s, beyond what the service can say", field="ttl")
+    return max(1, int(seconds * 1e9))
 
 
 def _check_number(name: str, value: float, *, above_zero: bool = False) -> float:

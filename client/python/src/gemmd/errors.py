@@ -19,6 +19,7 @@ class GemmdError(Exception):
             "product.a.leading_dimension"; None where it is not about one.
         hint: What to do about it, in plain words; None where there is nothing to say.
         retry_delay: Seconds after which the server suggests to try again; None where it did not.
+        index: Of `Client.matmul_many`, the place of the product at fault; None otherwise.
     """
 
     code = "UNKNOWN"
@@ -40,10 +41,12 @@ class GemmdError(Exception):
         self.field = field
         self.hint = hint
         self.retry_delay = retry_delay
+        self.index: int | None = None
 
     def __str__(self) -> str:
         kind = f"{self.code}, {self.reason}" if self.reason else self.code
-        text = f"{self.message} ({kind})"
+        place = "" if self.index is None else f"product {self.index}: "
+        text = f"{place}{self.message} ({kind})"
         return f"{text}\n  hint: {self.hint}" if self.hint else text
 
     def __reduce__(self) -> tuple[object, ...]:  # For process pools.
@@ -70,6 +73,28 @@ class ResourceExhausted(GemmdError):
     """The call can never fit this server, or its reply this client: too many bytes."""
 
     code = "RESOURCE_EXHAUSTED"
+
+
+class QuotaExceeded(ResourceExhausted):
+    """Your share of the server's memory for matrices is used up."""
+
+
+class MatrixNotFound(GemmdError, LookupError):
+    """The server has no such matrix: it expired, was deleted, or the server has restarted."""
+
+    code = "NOT_FOUND"
+
+
+class MatrixExists(GemmdError):
+    """The name of a matrix is in use already."""
+
+    code = "ALREADY_EXISTS"
+
+
+class MatrixNotSealed(GemmdError):
+    """A matrix cannot be used yet: rows of it are missing."""
+
+    code = "FAILED_PRECONDITION"
 
 
 class Unavailable(GemmdError):

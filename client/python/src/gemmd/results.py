@@ -44,7 +44,7 @@ class MatmulResult:
     Attributes:
         array: D.
         reports: One for each call. A product is one call, unless its batch dimensions broadcast
-            in a way that takes several; an empty result takes none.
+            in a way that takes several, or it goes in panels; an empty result takes none.
     """
 
     array: Array
@@ -82,6 +82,25 @@ class ServerInfo:
     dtypes: tuple[str, ...]  # those that this client knows, by NumPy's names
     message_limit_bytes: int  # largest request and largest reply
     uptime: float  # seconds
+    # Memory for matrices that stay on the server, over all devices, and what is taken of it.
+    matrix_memory_bytes: int = 0
+    matrix_memory_used_bytes: int = 0
+    time_to_live_limit: float = 0.0  # seconds; the longest `ttl`
+
+
+@dataclass(frozen=True)
+class MatrixInfo:
+    """What the server says of a matrix that stays there."""
+
+    name: str
+    dtype: str  # by NumPy's name; empty where this client does not know the type
+    shape: tuple[int, int]
+    rows_written: int
+    sealed: bool  # all rows are there: it can be used, and never changes
+    ttl: float  # seconds that it is kept without being used
+    expires_in: float  # seconds, unless it is used before
+    memory_bytes: int  # on the device
+    device_index: int
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,123 @@
+"""Work that takes many calls, spread over the connections of a client."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from gemmd._retry import Deadline
+from gemmd._transport import CallGroup, Transport
+from gemmd.errors import GemmdError
+
+Task = TypeVar("Task")
+
+# Called with the bytes that are done and those of all.
+Progress = Callable[[int, int], None]
+
+
+class Lane:
+    """Calls of one thread."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        make_deadline: Callable[[], Deadline],
+        number: int = 0,
+        group: CallGroup | None = None,
+    ) -> None:
+        self._transport = transport
+        self._make_deadline = make_deadline
+        self._number = number
+        self._group = group
+
+    def call(self, method: str, request: bytes) -> tuple[bytes, int]:
+        """As Transport.call."""
+        return self._transport.call(method, request, self.deadline(), self._number, self._group)
+
+    def deadline(self) -> Deadline:
+        """Of a call that begins now."""
+        return self._make_deadline()
+
+    def wait_after(self, error: GemmdError, retries: int, deadline: Deadline) -> None:
+        """As Transport.wait_after."""
+        self._transport.wait_after(error, retries, deadline, self._group)
+
+
+class Lanes:
+    """Up to `width` calls side by side, each over a connection of its own."""
+
+    def __init__(
+        self, transport: Transport, width: int, make_deadline: Callable[[], Deadline]
+    ) -> None:
+        self._transport = transport
+        self._width = width
+        self._make_deadline = make_deadline
+
+    def single(self) -> Lane:
+        """A lane for the calling thread."""
+        return Lane(self._transport, self._make_deadline)
+
+    def run(self, work: Callable[[Task, Lane], None], tasks: Sequence[Task]) -> None:
+        """`work` on each task. Raises the first failure, when no thread is working any more."""
+        self._transport.check_process()
+        width = min(self._width, len(tasks))
+        if width <= 1:
+            lane = self.single()
+            for task in tasks:
+                work(task, lane)
+            return
+
+        group = CallGroup()
+        lock = threading.Lock()
+        waiting = iter(tasks)  # guarded by lock, as is failures
+        failures: list[BaseException] = []
+
+        def drain(number: int) -> None:
+            lane = Lane(self._transport, self._make_deadline, number, group)
+            try:
+                while not group.given_up.is_set():
+                    with lock:
+                        task = next(waiting, None)
+                    if task is None:
+                        return
+                    work(task, lane)
+            except BaseException as failure:
+                with lock:
+                    failures.append(failure)
+                group.give_up()
+
+        threads = [
+            threading.Thread(target=drain, args=(number,), name=f"gemmd-lane-{number}", daemon=True)
+            for number in range(width)
+        ]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        except BaseException:  # An interrupt.
+            group.give_up()
+            for thread in threads:
+                if thread.ident is not None:
+                    thread.join()
+            raise
+        if failures:
+            raise failures[0]
+
+
+class Meter:
+    """Counts bytes towards a total, and tells a caller. Thread-safe."""
+
+    def __init__(self, progress: Progress | None, total_bytes: int) -> None:
+        self._progress = progress
+        self._total = total_bytes
+        self._done = 0
+        self._lock = threading.Lock()
+
+    def add(self, size_bytes: int) -> None:
+        if self._progress is None:
+            return
+        with self._lock:
+            self._done += size_bytes
+            self._progress(min(self._done, self._total), self._total)
