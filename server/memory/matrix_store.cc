@@ -18,7 +18,9 @@ std::string MakeUpName() {
   return name;
 }
 
-std::string Quoted(std::string_view name) { return "'" + std::string(name) + "'"; }
+std::string Quoted(std::string_view name) {
+  return absl::StrCat("'", absl::string_view(name.data(), name.size()), "'");
+}
 
 absl::Status NotFound(std::string_view name) {
   return ErrorWithReason(Reason::kMatrixNotFound,
