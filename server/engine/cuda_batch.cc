@@ -1,13 +1,14 @@
 #include "server/engine/cuda_batch.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
 namespace gemm {
 
 CudaBatch::CudaBatch(std::vector<CudaTask> tasks, const DeviceInfo& device, CudaRoad road)
-    : road_(road), tasks_(std::move(tasks)) {
+    : road_(road), ordinal_(device.ordinal), tasks_(std::move(tasks)) {
   MakeLaunches(device);
   PlaceBytes();
 }
@@ -116,6 +117,14 @@ void CudaBatch::PlaceBytes() {
     mine.input_offset = job_place.input_offset;
     mine.output_offset = job_place.output_offset;
     before = &task;
+    const InputSpan* const spans[] = {&task.product->a, &task.product->b, &task.product->c};
+    for (size_t i = 0; i < std::size(spans); ++i) {
+      if (!IsElsewhere(*spans[i])) continue;
+      mine.over_offsets[i] = place(spans[i]->size_bytes);
+      copies_over_.push_back({spans[i]->matrix->data() + spans[i]->offset_bytes,
+                              spans[i]->matrix->device(), mine.over_offsets[i],
+                              spans[i]->size_bytes});
+    }
     if (mine.direct) continue;
 
     // Results that lie side by side leave together; others of the job may be there already.
@@ -139,8 +148,9 @@ Operands CudaBatch::OperandsOf(size_t task, std::byte* memory) const {
   const Job& job = *tasks_[task].job;
   const JobProduct& product = *tasks_[task].product;
   const Place& place = places_[task];
-  const auto operand = [&](const InputSpan& span) -> const void* {
+  const auto operand = [&](const InputSpan& span, size_t index) -> const void* {
     if (span.size_bytes == 0) return nullptr;
+    if (IsElsewhere(span)) return memory + place.over_offsets[index];
     const std::byte* const base =
         span.matrix != nullptr ? span.matrix->data() : memory + place.input_offset;
     return base + span.offset_bytes;
@@ -152,7 +162,7 @@ Operands CudaBatch::OperandsOf(size_t task, std::byte* memory) const {
     result = (place.direct ? job.output.data() : memory + place.output_offset) +
              product.output_offset_bytes;
   }
-  return {operand(product.a), operand(product.b), operand(product.c), result};
+  return {operand(product.a, 0), operand(product.b, 1), operand(product.c, 2), result};
 }
 
 void CudaBatch::Encode(std::byte* memory, std::byte* args) const {

@@ -4,6 +4,7 @@
 #ifndef GEMMD_SERVER_ENGINE_CUDA_BATCH_H_
 #define GEMMD_SERVER_ENGINE_CUDA_BATCH_H_
 
+#include <array>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -48,6 +49,14 @@ struct CudaCopy {
   size_t bytes = 0;
 };
 
+// From a matrix on another device to the batch's device memory.
+struct CudaCopyOver {
+  const std::byte* from = nullptr;
+  int from_device = 0;
+  size_t device_offset = 0;
+  size_t bytes = 0;
+};
+
 class CudaBatch {
  public:
   // Tasks in the order of jobs and products. Those with the same kernel for groups share a launch;
@@ -73,7 +82,7 @@ class CudaBatch {
 
   std::span<const CudaCopy> copies_in() const { return copies_in_; }    // without the arguments
   std::span<const CudaCopy> copies_out() const { return copies_out_; }  // of what is not direct
-
+  std::span<const CudaCopyOver> copies_over() const { return copies_over_; }
   // Writes the arguments for device memory at `memory`.
   void Encode(std::byte* memory, std::byte* args) const;
 
@@ -83,14 +92,20 @@ class CudaBatch {
     size_t input_offset = 0;
     size_t output_offset = 0;
     bool direct = false;  // D is not in the batch's memory
+    // Of A, B and C where they are brought over from another device.
+    std::array<size_t, 3> over_offsets = {};
   };
 
   void MakeLaunches(const DeviceInfo& device);
   void PlaceBytes();
+  bool IsElsewhere(const InputSpan& span) const {
+    return span.matrix != nullptr && span.size_bytes > 0 && span.matrix->device() != ordinal_;
+  }
   // Where the kernels find a task's operands and put its result.
   Operands OperandsOf(size_t task, std::byte* memory) const;
 
   const CudaRoad road_;
+  const int ordinal_;
   std::vector<CudaTask> tasks_;    // those of a launch adjacent
   std::vector<size_t> order_;      // the tasks in the order in which they came
   std::vector<Problem> problems_;  // theirs
@@ -98,6 +113,7 @@ class CudaBatch {
   std::vector<CudaLaunch> launches_;
   std::vector<CudaCopy> copies_in_;
   std::vector<CudaCopy> copies_out_;
+  std::vector<CudaCopyOver> copies_over_;
   size_t device_bytes_ = 0;
   size_t args_bytes_ = 0;
   size_t table_bytes_ = 0;

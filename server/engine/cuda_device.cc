@@ -215,13 +215,16 @@ class CudaDevice final : public Device {
     return tasks;
   }
 
-  // Small jobs are told by the bytes that come in.
+  // Small jobs are told by the bytes that come in, or are there already.
   static CudaRoad RoadOf(std::span<const CudaTask> tasks) {
     size_t bytes = 0;
     const Job* before = nullptr;
     for (const CudaTask& task : tasks) {
       if (task.job != before) bytes += AlignedSize(task.job->input.size_bytes());
       before = task.job;
+      for (const InputSpan* span : {&task.product->a, &task.product->b, &task.product->c}) {
+        if (span->matrix != nullptr) bytes += span->size_bytes;
+      }
     }
     return bytes <= CudaLane::kScratchBytes / 2 ? CudaRoad::kShort : CudaRoad::kLong;
   }

@@ -118,6 +118,8 @@ absl::Status CudaLane::RunShort(CudaBatch& batch, absl::Duration* compute) {
   absl::Status status = Encode(batch, memory);
   if (!status.ok()) return status;
   const absl::Time start = absl::Now();
+  status = CopyOver(batch, memory);
+  if (!status.ok()) return status;
   status = CopyShort(PiecesIn(batch, memory), cudaMemcpyHostToDevice);
   if (!status.ok()) return status;
   Launch(batch, memory);
@@ -145,6 +147,8 @@ absl::Status CudaLane::RunLong(CudaBatch& batch, absl::Duration* compute) {
   absl::Status status = Encode(batch, memory.data());
   if (!status.ok()) return status;
 
+  status = CopyOver(batch, memory.data());
+  if (!status.ok()) return status;
   status = CopyInLong(PiecesIn(batch, memory.data()));
   if (!status.ok()) return status;
   GEMM_RETURN_IF_CUDA_FAILS("recording an event", cudaEventRecord(copied_in_.get(), stream));
@@ -212,6 +216,19 @@ absl::Status CudaLane::CopyShort(std::span<const CopyPiece> pieces, cudaMemcpyKi
     GEMM_RETURN_IF_CUDA_FAILS(
         "copying small pieces",
         cudaMemcpyAsync(piece.to, piece.from, piece.bytes, kind, stream_.get()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaLane::CopyOver(const CudaBatch& batch, std::byte* memory) {
+  if (batch.copies_over().empty()) return absl::OkStatus();
+  int ordinal = 0;
+  GEMM_RETURN_IF_CUDA_FAILS("cudaGetDevice", cudaGetDevice(&ordinal));
+  for (const CudaCopyOver& copy : batch.copies_over()) {
+    GEMM_RETURN_IF_CUDA_FAILS(
+        "copying operands from another GPU",
+        cudaMemcpyPeerAsync(memory + copy.device_offset, ordinal, copy.from, copy.from_device,
+                            copy.bytes, stream_.get()));
   }
   return absl::OkStatus();
 }

@@ -56,6 +56,7 @@ class CudaLane {
   std::vector<CopyPiece> PiecesIn(const CudaBatch& batch, std::byte* memory) const;
   static std::vector<CopyPiece> PiecesOut(const CudaBatch& batch, std::byte* memory);
   absl::Status CopyShort(std::span<const CopyPiece> pieces, cudaMemcpyKind kind);
+  absl::Status CopyOver(const CudaBatch& batch, std::byte* memory);
   absl::Status CopyInLong(std::span<const CopyPiece> pieces);
   void Launch(CudaBatch& batch, std::byte* memory);
   absl::Status SignalDone();

@@ -210,43 +210,44 @@ TEST(CpuDeviceTest, RowsComeBackAsTheyWere) {
 
 TEST(CpuDeviceTest, MultipliesMatricesThatAreThereAndLeavesTheResultThere) {
   const auto device = OpenCpuDevice();
-  // op(A) is two matrices of 3 x 300, rows 2 to 7 of one; op(B) 300 x 310 transposed and broadcast;
-  // D two of 3 x 310.
+  // op(A) is two matrices of 3 x 140, rows 2 to 7 of one; op(B) 140 x 260 transposed and broadcast;
+  // D two of 3 x 260. Small enough for OpenBLAS to use one thread, which a sanitizer of threads can
+  // follow.
   std::vector<double> a;
   std::vector<double> b;
-  const auto resident_a = Resident(*device, {DType::kF64, 10, 300}, a);
-  const auto resident_b = Resident(*device, {DType::kF64, 310, 300}, b);
+  const auto resident_a = Resident(*device, {DType::kF64, 10, 140}, a);
+  const auto resident_b = Resident(*device, {DType::kF64, 260, 140}, b);
   Job job;
   JobProduct& product = job.products.emplace_back();
-  product.problem = DenseProblem(DType::kF64, 3, 310, 300, 2);
+  product.problem = DenseProblem(DType::kF64, 3, 260, 140, 2);
   product.problem.a.ld = resident_a->leading_dimension();
   product.problem.a.batch_stride = 3 * product.problem.a.ld;
   product.a = {2 * resident_a->pitch_bytes(), 6 * resident_a->pitch_bytes(), resident_a};
   product.problem.b.transposed = true;
   product.problem.b.ld = resident_b->leading_dimension();
   product.problem.b.batch_stride = 0;
-  product.b = {0, 310 * resident_b->pitch_bytes(), resident_b};
+  product.b = {0, 260 * resident_b->pitch_bytes(), resident_b};
   std::vector<double> before;
-  product.result = Resident(*device, {DType::kF64, 6, 310}, before);
+  product.result = Resident(*device, {DType::kF64, 6, 260}, before);
   product.problem.d.ld = product.result->leading_dimension();
   product.problem.d.batch_stride = 3 * product.problem.d.ld;
-  ASSERT_GT(product.problem.d.ld, 310);
+  ASSERT_GT(product.problem.d.ld, 260);
   for (const bool reads_c : {false, true}) {
     product.problem.beta = reads_c ? 2 : 0;
     std::vector<double> c;
-    const auto resident_c = Resident(*device, {DType::kF64, 6, 310}, c);
+    const auto resident_c = Resident(*device, {DType::kF64, 6, 260}, c);
     product.problem.c = product.problem.d;
     product.c = {0, 6 * resident_c->pitch_bytes(), resident_c};
     ASSERT_TRUE(RunOne(*device, job).ok());
-    std::vector<double> d(6 * 310);
+    std::vector<double> d(6 * 260);
     ASSERT_TRUE(
         device->ReadRows(*job.products[0].result, {0, 6}, reinterpret_cast<std::byte*>(d.data()))
             .ok());
     for (size_t i = 0; i < 6; ++i) {
-      for (size_t j = 0; j < 310; ++j) {
-        double want = reads_c ? 2 * c[i * 310 + j] : 0;
-        for (size_t l = 0; l < 300; ++l) want += a[(i + 2) * 300 + l] * b[j * 300 + l];
-        ASSERT_EQ(d[i * 310 + j], want) << i << " " << j;
+      for (size_t j = 0; j < 260; ++j) {
+        double want = reads_c ? 2 * c[i * 260 + j] : 0;
+        for (size_t l = 0; l < 140; ++l) want += a[(i + 2) * 140 + l] * b[j * 140 + l];
+        ASSERT_EQ(d[i * 260 + j], want) << i << " " << j;
       }
     }
   }

@@ -242,6 +242,31 @@ TEST_F(CudaBatchTest, MatricesThatStayAreUsedWhereTheyLie) {
   EXPECT_EQ(operands[0].d, base_ - 8192);
 }
 
+TEST_F(CudaBatchTest, OperandsOnAnotherDeviceAreCopiedOver) {
+  Job& job = AddJob(1);
+  JobProduct& product = job.products[0];
+  const DeviceMatrix elsewhere(1, {DType::kF32, 8, 8}, base_ - 4096);
+  product.b.matrix = std::shared_ptr<const DeviceMatrix>(std::shared_ptr<void>(), &elsewhere);
+  product.b.offset_bytes = 64;
+  const InputSpan b = product.b;
+  AddTask(job, 0, family_, RecordingFamily::kGrouping);
+  CudaBatch batch(tasks_, device_, CudaRoad::kLong);
+  ASSERT_EQ(batch.copies_over().size(), 1u);
+  const CudaCopyOver& over = batch.copies_over()[0];
+  EXPECT_EQ(over.from, base_ - 4096 + 64);
+  EXPECT_EQ(over.from_device, 1);
+  EXPECT_EQ(over.bytes, b.size_bytes);
+  EXPECT_EQ(OperandsOf(batch)[0][0].b, base_ + over.device_offset);
+  // Beside what else lies in the batch's memory.
+  EXPECT_LE(over.device_offset + over.bytes, batch.device_bytes());
+  const CudaCopy& in = batch.copies_in()[0];
+  EXPECT_TRUE(over.device_offset >= in.device_offset + in.bytes ||
+              over.device_offset + over.bytes <= in.device_offset);
+  const CudaCopy& out = batch.copies_out()[0];
+  EXPECT_TRUE(over.device_offset >= out.device_offset + out.bytes ||
+              over.device_offset + over.bytes <= out.device_offset);
+}
+
 TEST(KernelChoicesTest, AsksOnceForAProblemAndAgainWhenAnythingOfItDiffers) {
   const RecordingFamily family;
   KernelChoices choices;
