@@ -3,6 +3,7 @@
 #ifndef GEMMD_SERVER_RPC_IN_FLIGHT_H_
 #define GEMMD_SERVER_RPC_IN_FLIGHT_H_
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 
@@ -33,6 +34,28 @@ class InFlight {
   std::mutex mutex_;
   std::condition_variable none_;
   int count_ = 0;  // protected by mutex_
+};
+
+// A call's place among them. First counted, then asked, so that a drain either sees the call or has
+// it refused.
+class InFlightPlace {
+ public:
+  InFlightPlace(InFlight& in_flight, const std::atomic<bool>& refusing) : in_flight_(in_flight) {
+    in_flight_.Add();
+    refused_ = refusing;
+    if (refused_) in_flight_.Remove();
+  }
+  ~InFlightPlace() {
+    if (!refused_) in_flight_.Remove();
+  }
+  InFlightPlace(const InFlightPlace&) = delete;
+  InFlightPlace& operator=(const InFlightPlace&) = delete;
+
+  bool refused() const { return refused_; }
+
+ private:
+  InFlight& in_flight_;
+  bool refused_ = false;
 };
 
 }  // namespace gemm

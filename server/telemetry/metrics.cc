@@ -43,6 +43,12 @@ struct MethodLabels {
 constexpr std::array<MethodLabels, kRpcMethodCount> kMethods = {{
     {"unary", "gemm.v1.GemmService", "Multiply"},
     {"unary", "gemm.v1.GemmService", "MultiplyBatch"},
+    {"unary", "gemm.v1.GemmService", "CreateMatrix"},
+    {"unary", "gemm.v1.GemmService", "WriteRows"},
+    {"unary", "gemm.v1.GemmService", "ReadRows"},
+    {"unary", "gemm.v1.GemmService", "GetMatrix"},
+    {"unary", "gemm.v1.GemmService", "ListMatrices"},
+    {"unary", "gemm.v1.GemmService", "DeleteMatrix"},
     {"unary", "gemm.v1.GemmService", "Explain"},
     {"unary", "gemm.v1.GemmService", "GetServerInfo"},
     {"unary", "grpc.health.v1.Health", "Check"},
@@ -85,11 +91,15 @@ class LiveGauges final : public prometheus::Collectable {
         Pools("gemmd_budget_limit_bytes", "Configured size of a memory budget.",
               {{"admission", read(gauges_.admission_budget_bytes)},
                {"device", read(gauges_.device_memory_budget_bytes)},
-               {"host", read(gauges_.host_memory_budget_bytes)}}),
+               {"host", read(gauges_.host_memory_budget_bytes)},
+               {"matrices", read(gauges_.matrix_memory_budget_bytes)}}),
         Pools("gemmd_budget_used_bytes", "Bytes taken from a memory budget.",
               {{"admission", read(gauges_.admitted_bytes)},
                {"device", read(gauges_.device_memory_used_bytes)},
-               {"host", read(gauges_.host_memory_used_bytes)}}),
+               {"host", read(gauges_.host_memory_used_bytes)},
+               {"matrices", read(gauges_.matrix_memory_used_bytes)}}),
+        OneValue("gemmd_matrices", "Matrices that stay on the server.", MetricType::Gauge,
+                 read(gauges_.matrices)),
     };
   }
 
@@ -145,7 +155,7 @@ struct Metrics::Impl {
   std::array<std::array<Counter*, kGrpcCodes.size()>, kRpcMethodCount> handled;
   std::array<Histogram*, kRpcMethodCount> handling_seconds;
   std::array<Histogram*, kPhaseCount> phase_seconds;
-  std::array<Counter*, 2> bytes;  // by Direction
+  std::array<std::array<Counter*, 2>, 2> bytes;  // by Road and Direction
   std::array<Counter*, kReasonCount> refused;
   std::array<Counter*, kReasonCount> dropped;
   std::map<std::string, std::array<Counter*, kDTypes.size()>, std::less<>> launches;  // by family
@@ -182,11 +192,15 @@ Metrics::Impl::Impl(const MetricsOptions& options) {
         &phase_family.Add({{"phase", std::string(NameOf(static_cast<Phase>(i)))}}, kSecondsBuckets);
   }
 
-  auto& bytes_family = CounterFamily("gemmd_bytes_total", "Matrix bytes carried.");
-  bytes[static_cast<size_t>(Direction::kIn)] =
-      &bytes_family.Add({{"road", "inline"}, {"direction", "in"}});
-  bytes[static_cast<size_t>(Direction::kOut)] =
-      &bytes_family.Add({{"road", "inline"}, {"direction", "out"}});
+  auto& bytes_family = CounterFamily("gemmd_bytes_total",
+                                     "Matrix bytes carried in messages, or used where they were.");
+  constexpr std::array<const char*, 2> kRoads = {"inline", "resident"};
+  for (size_t road = 0; road < kRoads.size(); ++road) {
+    bytes[road][static_cast<size_t>(Direction::kIn)] =
+        &bytes_family.Add({{"road", kRoads[road]}, {"direction", "in"}});
+    bytes[road][static_cast<size_t>(Direction::kOut)] =
+        &bytes_family.Add({{"road", kRoads[road]}, {"direction", "out"}});
+  }
 
   auto& refused_family = CounterFamily("gemmd_refused_total", "Calls refused before the queue.");
   auto& dropped_family =
@@ -260,8 +274,9 @@ void Metrics::ObservePhase(Phase phase, absl::Duration duration) {
   impl_->phase_seconds[static_cast<size_t>(phase)]->Observe(absl::ToDoubleSeconds(duration));
 }
 
-void Metrics::AddBytes(Direction direction, uint64_t bytes) {
-  impl_->bytes[static_cast<size_t>(direction)]->Increment(static_cast<double>(bytes));
+void Metrics::AddBytes(Direction direction, uint64_t bytes, Road road) {
+  impl_->bytes[static_cast<size_t>(road)][static_cast<size_t>(direction)]->Increment(
+      static_cast<double>(bytes));
 }
 
 void Metrics::CountRefused(Reason reason) {

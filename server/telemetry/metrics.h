@@ -25,13 +25,19 @@ namespace gemm {
 enum class RpcMethod {
   kMultiply,
   kMultiplyBatch,
+  kCreateMatrix,
+  kWriteRows,
+  kReadRows,
+  kGetMatrix,
+  kListMatrices,
+  kDeleteMatrix,
   kExplain,
   kGetServerInfo,
   kHealthCheck,
   kHealthWatch,
   kUnknown
 };
-inline constexpr int kRpcMethodCount = 7;
+inline constexpr int kRpcMethodCount = 13;
 
 // The life of a Multiply, in order; names as in ExecutionReport of gemm.proto, then the reply.
 enum class Phase { kAdmit, kReceive, kDecode, kQueue, kCopyIn, kCompute, kCopyOut, kSend };
@@ -40,6 +46,8 @@ inline constexpr int kPhaseCount = 8;
 std::string_view NameOf(Phase phase);  // "copy_in"
 
 enum class Direction { kIn, kOut };
+// How a matrix's elements came to be where they are used: in the call's message, or there already.
+enum class Road { kInline, kResident };
 
 std::string_view GrpcCodeName(int grpc_code);  // "UNAVAILABLE"; "UNKNOWN" for one gRPC has not
 
@@ -60,7 +68,8 @@ class Metrics final : public EngineObserver {
   // `grpc_code` as on the wire; `duration` from the call's headers to its end.
   void CallHandled(RpcMethod method, int grpc_code, absl::Duration duration);
   void ObservePhase(Phase phase, absl::Duration duration);
-  void AddBytes(Direction direction, uint64_t bytes);  // payload bytes carried inline
+  // Of operands and of rows, in, or of results and of rows, out.
+  void AddBytes(Direction direction, uint64_t bytes, Road road = Road::kInline);
   void CountRefused(Reason reason);                    // never queued
 
   // EngineObserver: batches, launches, FLOPs, engine phases, drops, device state.
@@ -77,6 +86,9 @@ class Metrics final : public EngineObserver {
     std::function<double()> host_memory_budget_bytes;
     std::function<double()> device_memory_used_bytes;
     std::function<double()> device_memory_budget_bytes;
+    std::function<double()> matrix_memory_used_bytes;
+    std::function<double()> matrix_memory_budget_bytes;
+    std::function<double()> matrices;
     std::function<double()> admitted_bytes;
     std::function<double()> admission_budget_bytes;
   };

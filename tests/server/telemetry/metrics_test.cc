@@ -147,14 +147,15 @@ TEST_F(MetricsTest, EveryKnownSeriesIsThereFromTheStart) {
       {"gemmd_kernel_launches_total", 3 * 2},  // with "other"
       {"gemmd_flops_total", 2},
       {"gemmd_device_seconds_total", 2},
-      {"gemmd_bytes_total", 2},
+      {"gemmd_bytes_total", 4},
       {"gemmd_refused_total", kReasonCount},
       {"gemmd_dropped_total", kReasonCount},
       {"gemmd_batch_problems_count", 1},
       {"gemmd_queue_problems", 1},
       {"gemmd_queue_bytes", 1},
-      {"gemmd_budget_limit_bytes", 3},
-      {"gemmd_budget_used_bytes", 3},
+      {"gemmd_budget_limit_bytes", 4},
+      {"gemmd_budget_used_bytes", 4},
+      {"gemmd_matrices", 1},
       {"gemmd_device_lost", 1},
   };
   for (const auto& [metric, count] : series) {
@@ -180,6 +181,7 @@ TEST_F(MetricsTest, CallsAreCounted) {
   metrics_.CallHandled(RpcMethod::kHealthWatch, 1000, absl::ZeroDuration());
   metrics_.ObservePhase(Phase::kSend, absl::Milliseconds(3));
   metrics_.AddBytes(Direction::kIn, uint64_t{5} << 30);
+  metrics_.AddBytes(Direction::kOut, 7, Road::kResident);
   metrics_.CountRefused(Reason::kQueueFull);
   const Page page = Scrape();
   std::map<std::string, std::string> method = {
@@ -196,6 +198,7 @@ TEST_F(MetricsTest, CallsAreCounted) {
             1);
   EXPECT_EQ(page.Value("gemmd_phase_seconds_count", {{"phase", "send"}}), 1);
   EXPECT_EQ(page.Value("gemmd_bytes_total", {{"road", "inline"}, {"direction", "in"}}), 5368709120);
+  EXPECT_EQ(page.Value("gemmd_bytes_total", {{"road", "resident"}, {"direction", "out"}}), 7);
   EXPECT_EQ(page.Value("gemmd_refused_total", {{"reason", "QUEUE_FULL"}}), 1);
 }
 
