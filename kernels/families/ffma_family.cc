@@ -25,6 +25,30 @@ constexpr double kPackSeconds = 2e-6;
 // A matrix packed costs reading and writing it, at less than the memory's rate.
 constexpr double kPackedElementBytes = 2 * sizeof(float) / 0.8;
 
+// Multiply-adds of a multiprocessor in about a millisecond. A block works no longer, where its
+// tiles allow it: small products on a stream of higher priority wait for blocks to end.
+constexpr double kMostFmasOfABlock = 2.2e8;
+
+// Tiles that a block takes one after the other, at the most.
+int MostTilesOfABlock(const FfmaShape& shape, const FfmaGemm& g) {
+  const double tile_fmas = static_cast<double>(shape.tile_m()) * shape.tile_n() * shape.blocks *
+                           static_cast<double>(std::max<int64_t>(1, g.p.k));
+  return static_cast<int>(std::clamp(kMostFmasOfABlock / tile_fmas, 1.0, 1e6));
+}
+
+int TileBlocks(const FfmaShape& shape, const FfmaGemm& g, int multiprocessors) {
+  const auto most = static_cast<int64_t>(MostTilesOfABlock(shape, g));
+  return std::min(
+      g.work, std::max(multiprocessors * shape.blocks, static_cast<int>(TilesOf(g.work, most))));
+}
+
+// The workers, after what whole tiles they would take too long for.
+int StreamKBlocks(const FfmaShape& shape, const FfmaGemm& g) {
+  constexpr auto kWorkers = static_cast<int>(StreamKOrder::kWorkers);
+  const auto blocks = static_cast<int>(TilesOf(g.work, MostTilesOfABlock(shape, g)));
+  return blocks <= kWorkers ? kWorkers : blocks + kWorkers;
+}
+
 static_assert(std::is_trivially_copyable_v<FfmaRound> && alignof(FfmaRound) <= 16,
               "Encode leaves them as bytes");
 
@@ -166,10 +190,9 @@ cudaError_t FfmaFamily::Launch(const Plan& plan, const void* args, const void* /
     // Warps that share a tile reuse the ring for their sums, so their blocks do one piece of work.
     const FfmaGemm& g = round.gemm;
     const bool stream_k = ffma.numerics == NumericsClass::kStreamK;
-    const int blocks = stream_k ? static_cast<int>(StreamKOrder::kWorkers)
-                       : ffma.shape.slices == 1
-                           ? std::min(g.work, multiprocessors * ffma.shape.blocks)
-                           : g.work;
+    const int blocks = stream_k                ? StreamKBlocks(ffma.shape, g)
+                       : ffma.shape.slices > 1 ? g.work
+                                               : TileBlocks(ffma.shape, g, multiprocessors);
     const FfmaKernel kernel{ffma.shape, round.feed_a, round.feed_b};
     cudaLaunchAttribute early;
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;

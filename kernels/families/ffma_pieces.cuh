@@ -64,7 +64,7 @@ struct StreamKShare {
 
   __device__ __forceinline__ StreamKShare(const FfmaGemm& g, int worker) {
     first = last = tile = segments = 0;
-    if (worker >= g.sharers) return;
+    if (worker < 0 || worker >= g.sharers) return;
     first = Start(g, worker);
     last = Start(g, worker + 1);
     tile = static_cast<int>(first / g.stages);
@@ -82,32 +82,36 @@ __device__ __forceinline__ int64_t StreamKParts(const FfmaGemm& g) {
   return int64_t{g.cut_tiles} + g.sharers;
 }
 
-// A worker is a block. Whole tiles are dealt out in turns, through the whole batch; every matrix
-// has the same cuts, if any.
+// Whole tiles are dealt out to all blocks in turns, through the whole batch; every matrix has the
+// same cuts, if any. The last kWorkers blocks, which may be all, are the workers that share them.
 struct StreamKPieces {
   static constexpr int kStage = 32;
+  static constexpr int kWorkers = 132;
 
-  __device__ __forceinline__ static int WholeTiles(const FfmaGemm& g, int worker) {
-    return worker < g.work ? (g.work - 1 - worker) / static_cast<int>(gridDim.x) + 1 : 0;
+  __device__ __forceinline__ static int WholeTiles(const FfmaGemm& g) {
+    const int block = static_cast<int>(blockIdx.x);
+    return block < g.work ? (g.work - 1 - block) / static_cast<int>(gridDim.x) + 1 : 0;
+  }
+
+  __device__ __forceinline__ static int Worker() {
+    return static_cast<int>(blockIdx.x) + kWorkers - static_cast<int>(gridDim.x);
   }
 
   __device__ __forceinline__ static int Count(const FfmaGemm& g) {
-    const int worker = static_cast<int>(blockIdx.x);
-    return StreamKShare(g, worker).segments * static_cast<int>(g.p.batch_count) +
-           WholeTiles(g, worker);
+    return StreamKShare(g, Worker()).segments * static_cast<int>(g.p.batch_count) + WholeTiles(g);
   }
 
   // The shares first: their parts are long written when the second pass comes.
   __device__ __forceinline__ static FfmaPiece At(const FfmaGemm& g, int i) {
     FfmaPiece piece;
-    const int worker = static_cast<int>(blockIdx.x);
+    const int worker = Worker();
     const StreamKShare share(g, worker);
     piece.begin = 0;
     piece.length = static_cast<int>(g.p.k);
     piece.part = -1;
     const int whole = i - share.segments * static_cast<int>(g.p.batch_count);
     if (whole >= 0) {
-      const int index = whole * static_cast<int>(gridDim.x) + worker;
+      const int index = whole * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x);
       const int batch = index / g.whole_tiles;
       piece.batch = batch;
       FfmaTileAt(g, index - batch * g.whole_tiles, &piece);

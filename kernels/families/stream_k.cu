@@ -5,7 +5,7 @@
 // alone, for 132 workers on whatever device.
 //
 // A worker is a block, one a multiprocessor; nothing waits for another block, so they need not run
-// at the same time.
+// at the same time. Where tiles take long, each whole one has a block of its own (ffma_family.cc).
 //
 // Lost (H200, 2026-11-29): adding the parts in the same kernel, each sharer a part of the tile once
 // all of them have arrived: 17 us at 1024 cubed beyond the multiplication, and blocks that wait for
@@ -37,7 +37,8 @@ static_assert(kConfigs[0].shape.tile_m() == StreamKOrder::kShort &&
                   kConfigs[0].shape.tile_n() == StreamKOrder::kLong &&
                   kConfigs[1].shape.tile_m() == StreamKOrder::kLong &&
                   kConfigs[1].shape.tile_n() == StreamKOrder::kShort &&
-                  StreamKPieces::kStage == StreamKOrder::kStage,
+                  StreamKPieces::kStage == StreamKOrder::kStage &&
+                  StreamKPieces::kWorkers == StreamKOrder::kWorkers,
               "cut as the class says");
 
 template <int I>
