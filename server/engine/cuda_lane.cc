@@ -88,6 +88,7 @@ absl::Status CudaLane::Open() {
   GEMM_RETURN_IF_CUDA_FAILS("allocating a lane's memory", scratch_.Create(kScratchBytes));
   GEMM_RETURN_IF_CUDA_FAILS("allocating a lane's memory", done_.Create(sizeof(uint32_t)));
   *static_cast<uint32_t*>(done_.data()) = batches_;
+  GEMM_RETURN_IF_CUDA_FAILS("creating an event", short_copied_.Create(cudaEventDisableTiming));
 
   for (Event* event : {&start_, &copied_in_, &computed_}) {
     GEMM_RETURN_IF_CUDA_FAILS("creating an event", event->Create());
@@ -217,6 +218,25 @@ absl::Status CudaLane::CopyShort(std::span<const CopyPiece> pieces, cudaMemcpyKi
         "copying small pieces",
         cudaMemcpyAsync(piece.to, piece.from, piece.bytes, kind, stream_.get()));
   }
+  if (beside_large && kind == cudaMemcpyHostToDevice) {
+    GEMM_RETURN_IF_CUDA_FAILS("recording an event",
+                              cudaEventRecord(short_copied_.get(), stream_.get()));
+    const std::lock_guard lock(shared_.mutex);
+    std::vector<cudaEvent_t>& let_pass = shared_.let_pass;
+    if (std::find(let_pass.begin(), let_pass.end(), short_copied_.get()) == let_pass.end()) {
+      let_pass.push_back(short_copied_.get());
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaLane::LetShortCopiesPass() {
+  const std::lock_guard lock(shared_.mutex);
+  for (const cudaEvent_t copied : shared_.let_pass) {
+    GEMM_RETURN_IF_CUDA_FAILS("waiting for small copies",
+                              cudaStreamWaitEvent(stream_.get(), copied));
+  }
+  shared_.let_pass.clear();
   return absl::OkStatus();
 }
 
@@ -225,10 +245,9 @@ absl::Status CudaLane::CopyOver(const CudaBatch& batch, std::byte* memory) {
   int ordinal = 0;
   GEMM_RETURN_IF_CUDA_FAILS("cudaGetDevice", cudaGetDevice(&ordinal));
   for (const CudaCopyOver& copy : batch.copies_over()) {
-    GEMM_RETURN_IF_CUDA_FAILS(
-        "copying operands from another GPU",
-        cudaMemcpyPeerAsync(memory + copy.device_offset, ordinal, copy.from, copy.from_device,
-                            copy.bytes, stream_.get()));
+    GEMM_RETURN_IF_CUDA_FAILS("copying operands from another GPU",
+                              cudaMemcpyPeerAsync(memory + copy.device_offset, ordinal, copy.from,
+                                                  copy.from_device, copy.bytes, stream_.get()));
   }
   return absl::OkStatus();
 }
@@ -243,6 +262,7 @@ absl::Status CudaLane::CopyInLong(std::span<const CopyPiece> pieces) {
     for (size_t at = 0; at < piece.bytes; at += kChunkBytes) {
       const cudaEvent_t chunk = chunks_[chunks++ % chunks_.size()].get();
       GEMM_RETURN_IF_CUDA_FAILS("copying operands in", cudaEventSynchronize(chunk));
+      if (absl::Status status = LetShortCopiesPass(); !status.ok()) return status;
       GEMM_RETURN_IF_CUDA_FAILS(
           "copying operands in",
           cudaMemcpyAsync(static_cast<std::byte*>(piece.to) + at,

@@ -35,6 +35,11 @@ class CudaLane {
     ByteBudget memory;               // of batches on the long road
     std::atomic<int> long_roads{0};  // batches that are on it
     std::mutex upload;               // whose turn it is to bring in a long road's operands
+
+    // Copies of small batches that the next chunk of an upload has to let pass. A copy engine that
+    // is kept busy by one stream would take up others' copies when that one's are all done.
+    std::mutex mutex;
+    std::vector<cudaEvent_t> let_pass;  // protected by mutex
   };
 
   CudaLane(LaneKind kind, Shared& shared) : kind_(kind), shared_(shared) {}
@@ -58,6 +63,7 @@ class CudaLane {
   absl::Status CopyShort(std::span<const CopyPiece> pieces, cudaMemcpyKind kind);
   absl::Status CopyOver(const CudaBatch& batch, std::byte* memory);
   absl::Status CopyInLong(std::span<const CopyPiece> pieces);
+  absl::Status LetShortCopiesPass();
   void Launch(CudaBatch& batch, std::byte* memory);
   absl::Status SignalDone();
   absl::Status WaitForDone();
@@ -72,6 +78,7 @@ class CudaLane {
   DeviceBuffer scratch_;
   PinnedBuffer done_;  // the device writes there the number of the batch that it has done
   uint32_t batches_ = 0;
+  Event short_copied_;
 
   // The long road's.
   Event start_, copied_in_, computed_, copied_out_;
