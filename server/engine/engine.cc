@@ -11,20 +11,26 @@ Engine::Engine(const EngineOptions& options, std::vector<std::unique_ptr<Device>
                const Clock& clock, EngineObserver& observer)
     : clock_(clock),
       observer_(observer),
+      small_jobs_on_callers_thread_(options.small_jobs_on_callers_thread),
       devices_(std::move(devices)),
       host_pool_(
           HostPool::Create(devices_.front()->host_memory(), options.host_memory_budget_bytes)),
       queue_(options.queue) {
+  std::vector<std::vector<LaneKind>> kinds;
+  size_t most_lanes = 0;
   for (const auto& device : devices_) {
     loss_reported_.emplace_back();
-    std::vector<LaneKind> lanes = device->lanes();
-    if (options.lanes_per_device > 0 && options.lanes_per_device < lanes.size()) {
-      lanes.resize(options.lanes_per_device);
+    kinds.push_back(device->lanes());
+    if (options.lanes_per_device > 0 && options.lanes_per_device < kinds.back().size()) {
+      kinds.back().resize(options.lanes_per_device);
     }
-    for (size_t lane = 0; lane < lanes.size(); ++lane) {
-      workers_.emplace_back([this, &device = *device, lane, kind = lanes[lane]] {
-        Work(device, static_cast<int>(lane), kind);
-      });
+    most_lanes = std::max(most_lanes, kinds.back().size());
+  }
+  for (size_t index = 0; index < most_lanes; ++index) {
+    for (size_t d = 0; d < devices_.size(); ++d) {
+      if (index >= kinds[d].size()) continue;
+      Lane& lane = lanes_.emplace_back(*devices_[d], static_cast<int>(index), kinds[d][index]);
+      workers_.emplace_back([this, &lane] { Work(lane); });
     }
   }
 }
@@ -49,9 +55,34 @@ void Engine::Submit(std::unique_ptr<Job> job) {
     Finish(std::move(job), absl::OkStatus());
     return;
   }
+  std::unique_lock<std::mutex> turn;
+  if (Lane* lane = TakeFreeLane(*job, &turn)) {
+    return RunHere(*lane, std::move(turn), std::move(job));
+  }
   if (absl::Status status = queue_.Push(job); !status.ok()) {
     Finish(std::move(job), std::move(status));
   }
+}
+
+Engine::Lane* Engine::TakeFreeLane(const Job& job, std::unique_lock<std::mutex>* turn) {
+  if (!small_jobs_on_callers_thread_ || !queue_.MayPass(job)) return nullptr;
+  for (Lane& lane : lanes_) {
+    if (lane.kind != LaneKind::kSmall || lane.device.lost()) continue;
+    if (job.device && *job.device != lane.device.description().index) continue;
+    *turn = std::unique_lock(lane.running, std::try_to_lock);
+    if (turn->owns_lock()) return &lane;
+  }
+  return nullptr;
+}
+
+void Engine::RunHere(Lane& lane, std::unique_lock<std::mutex> turn, std::unique_ptr<Job> job) {
+  Batch batch;
+  AddIfWanted(std::move(job), lane.device, &batch);
+  if (batch.jobs.empty()) return;
+  batch.jobs.front()->batch_problems = batch.problems;
+  lane.device.Run(lane.index, batch);
+  turn.unlock();
+  FinishBatch(lane.device, batch);
 }
 
 absl::StatusOr<std::unique_ptr<DeviceMatrix>> Engine::AllocateMatrix(int device,
@@ -139,36 +170,41 @@ void Engine::Drop(std::unique_ptr<Job> job, absl::Status status) {
   Finish(std::move(job), std::move(status));
 }
 
-void Engine::Work(Device& device, int lane, LaneKind kind) {
+void Engine::AddIfWanted(std::unique_ptr<Job> job, const Device& device, Batch* batch) {
+  const absl::Time now = clock_.Now();
+  job->queue = now - job->enqueued;
+  absl::Status status = CheckStillWanted(*job, now);
+  if (status.ok() && device.lost()) {
+    status = ErrorWithReason(Reason::kDeviceLost, "no device is left that works");
+  }
+  if (!status.ok()) return Drop(std::move(job), std::move(status));
+  batch->problems += static_cast<uint32_t>(job->cost.problems);
+  batch->jobs.push_back(std::move(job));
+}
+
+void Engine::FinishBatch(const Device& device, Batch& batch) {
+  CheckLost(device);
+  observer_.OnBatch(batch);
+  for (std::unique_ptr<Job>& job : batch.jobs) Finish(std::move(job), absl::OkStatus());
+}
+
+void Engine::Work(Lane& lane) {
+  Device& device = lane.device;
   // A lost device's workers leave the queue to the others; those of the last one fail what comes.
   const auto leaves = [&] { return device.lost() && healthy(); };
   while (true) {
     std::vector<std::unique_ptr<Job>> jobs =
-        queue_.PopBatch(kind, device.description().index, leaves);
+        queue_.PopBatch(lane.kind, device.description().index, leaves);
     if (jobs.empty()) return;
 
-    const absl::Time now = clock_.Now();
+    std::unique_lock turn(lane.running);
     Batch batch;
-    for (std::unique_ptr<Job>& job : jobs) {
-      job->queue = now - job->enqueued;
-      absl::Status status = CheckStillWanted(*job, now);
-      if (status.ok() && device.lost()) {
-        status = ErrorWithReason(Reason::kDeviceLost, "no device is left that works");
-      }
-      if (!status.ok()) {
-        Drop(std::move(job), std::move(status));
-      } else {
-        batch.problems += static_cast<uint32_t>(job->cost.problems);
-        batch.jobs.push_back(std::move(job));
-      }
-    }
+    for (std::unique_ptr<Job>& job : jobs) AddIfWanted(std::move(job), device, &batch);
     if (batch.jobs.empty()) continue;
-
     for (const std::unique_ptr<Job>& job : batch.jobs) job->batch_problems = batch.problems;
-    device.Run(lane, batch);
-    CheckLost(device);
-    observer_.OnBatch(batch);
-    for (std::unique_ptr<Job>& job : batch.jobs) Finish(std::move(job), absl::OkStatus());
+    device.Run(lane.index, batch);
+    turn.unlock();
+    FinishBatch(device, batch);
   }
 }
 

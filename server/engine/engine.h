@@ -38,6 +38,10 @@ struct EngineOptions {
   // The first lanes of each device that work, for measurements; 0: all. On a GPU the first two take
   // small jobs alone.
   size_t lanes_per_device = 0;
+  // Submit runs a small job itself when none waits and a lane for small jobs is free: handing it to
+  // the lane's thread and back takes longer than the job. The caller's thread must be one that may
+  // be held up for as long.
+  bool small_jobs_on_callers_thread = false;
 };
 
 // Thread-safe.
@@ -56,8 +60,8 @@ class Engine {
   absl::StatusOr<HostBuffer> AllocateHost(size_t size_bytes,
                                           const HostBuffer& beside = HostBuffer());
 
-  // Takes the job; its done runs exactly once, with UNAVAILABLE (reason QUEUE_FULL) at once when
-  // the queue is full.
+  // Takes the job; its done runs exactly once, perhaps before this returns: with UNAVAILABLE
+  // (reason QUEUE_FULL) when the queue is full.
   void Submit(std::unique_ptr<Job> job);
 
   // The caller of the job with this token has gone: a job that still waits is finished at once,
@@ -87,7 +91,23 @@ class Engine {
   void Drain();
 
  private:
-  void Work(Device& device, int lane, LaneKind kind);
+  struct Lane {
+    Lane(Device& of, int number, LaneKind takes) : device(of), index(number), kind(takes) {}
+
+    Device& device;
+    const int index;
+    const LaneKind kind;
+    std::mutex running;  // whose turn it is to run a batch in the lane
+  };
+
+  void Work(Lane& lane);
+  // A small lane that is free for the job now, with its turn; null if the job has to wait.
+  Lane* TakeFreeLane(const Job& job, std::unique_lock<std::mutex>* turn);
+  void RunHere(Lane& lane, std::unique_lock<std::mutex> turn, std::unique_ptr<Job> job);
+  // Drops a job that must not cost the device any time; else adds it to the batch.
+  void AddIfWanted(std::unique_ptr<Job> job, const Device& device, Batch* batch);
+  // What comes after a lane's turn.
+  void FinishBatch(const Device& device, Batch& batch);
   // After anything that may have lost the device.
   void CheckLost(const Device& device);
   // OK, or why the job must not cost the device any time.
@@ -96,11 +116,13 @@ class Engine {
 
   const Clock& clock_;
   EngineObserver& observer_;
+  const bool small_jobs_on_callers_thread_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::shared_ptr<HostPool> host_pool_;
   JobQueue queue_;
   std::deque<std::once_flag> loss_reported_;  // one for each device
-  std::vector<std::thread> workers_;          // one for each lane of each device
+  std::deque<Lane> lanes_;                    // the first of each device, then the second of each
+  std::vector<std::thread> workers_;          // one for each lane
 };
 
 }  // namespace gemm

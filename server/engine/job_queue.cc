@@ -13,9 +13,7 @@ bool MayRun(const Job& job, int device) { return !job.device || *job.device == d
 
 }  // namespace
 
-JobQueue::Line& JobQueue::LineOf(const Job& job) {
-  return job.cost.seconds <= limits_.small_job_seconds ? small_ : large_;
-}
+JobQueue::Line& JobQueue::LineOf(const Job& job) { return IsSmall(job) ? small_ : large_; }
 
 JobQueue::Line::iterator JobQueue::FirstFor(Line& line, int device) {
   return std::find_if(line.begin(), line.end(),
@@ -67,6 +65,12 @@ absl::Status JobQueue::Push(std::unique_ptr<Job>& job) {
     (wake_small_lane ? small_lane_wanted_ : any_lane_wanted_).notify_one();
   }
   return absl::OkStatus();
+}
+
+bool JobQueue::MayPass(const Job& job) const {
+  if (!IsSmall(job)) return false;
+  std::lock_guard lock(mutex_);
+  return !closed_ && small_.empty();
 }
 
 std::unique_ptr<Job> JobQueue::Take(Line& line, Line::iterator position) {

@@ -48,6 +48,10 @@ class JobQueue {
   // lost. A job larger than a limit is taken when nothing else waits.
   absl::Status Push(std::unique_ptr<Job>& job);
 
+  // Whether the job is small and nothing small waits, so that it would take no turn of another's if
+  // it did not stand in line.
+  bool MayPass(const Job& job) const;
+
   // Blocks until there is work for such a lane of such a device: small jobs up to the batch limit,
   // or one large job (for kAny alone). Never waits for more to come. Empty once the queue is closed
   // and holds nothing for the lane, or `leaves` says that the lane takes nothing any more: it is
@@ -74,6 +78,8 @@ class JobQueue {
  private:
   // Jobs by turn; equal turns stay in the order in which they came.
   using Line = std::multimap<double, std::unique_ptr<Job>>;
+
+  bool IsSmall(const Job& job) const { return job.cost.seconds <= limits_.small_job_seconds; }
 
   // Each requires mutex_.
   absl::Status CheckRoom(const JobCost& cost) const;

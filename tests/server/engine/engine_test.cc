@@ -231,6 +231,85 @@ TEST_F(HeldEngineTest, SmallJobsDoNotWaitForALargeOne) {
   EXPECT_TRUE(large.get().status.ok());
 }
 
+// The thread on which each job ran.
+class CallersThreadTest : public EngineTest {
+ protected:
+  CallersThreadTest() {
+    options_.small_jobs_on_callers_thread = true;
+    PuppetDevice& device = AddDevice();
+    device.lane_kinds = {LaneKind::kSmall, LaneKind::kAny};
+    device.on_run = [this](Job&) {
+      ran_here_ = std::this_thread::get_id() == here_;
+      return absl::OkStatus();
+    };
+  }
+
+  const std::thread::id here_ = std::this_thread::get_id();
+  std::atomic<bool> ran_here_{false};
+};
+
+TEST_F(CallersThreadTest, ASmallJobThatNeedNotWaitRunsThere) {
+  Start();
+  std::future<Outcome> future = Submit(MakeJob());
+  ASSERT_EQ(future.wait_for(std::chrono::seconds(0)), std::future_status::ready);
+  const Outcome outcome = future.get();
+  EXPECT_TRUE(outcome.status.ok());
+  EXPECT_TRUE(ran_here_);
+  EXPECT_EQ(outcome.job->batch_problems, 1u);
+  EXPECT_EQ(observer_.finished, 1);
+}
+
+TEST_F(CallersThreadTest, ALargeJobDoesNot) {
+  Start();
+  EXPECT_TRUE(Submit(MakeJob(20'000)).get().status.ok());
+  EXPECT_FALSE(ran_here_);
+}
+
+TEST_F(CallersThreadTest, OneThatIsNotWantedAnyMoreIsDropped) {
+  Start();
+  auto job = MakeJob();
+  job->cancel->Cancel();
+  EXPECT_EQ(ReasonOf(Submit(std::move(job)).get().status), Reason::kCallerGone);
+  EXPECT_EQ(observer_.dropped, 1);
+  EXPECT_EQ(observer_.finished, 0);
+}
+
+TEST_F(CallersThreadTest, WhoFindsNoFreeLaneStandsInLine) {
+  absl::Notification release;
+  absl::Notification started;
+  auto& device = static_cast<PuppetDevice&>(*devices_[0]);
+  device.on_run = [&](Job&) {
+    if (!started.HasBeenNotified()) started.Notify();
+    release.WaitForNotification();
+    return absl::OkStatus();
+  };
+  Start();
+  std::vector<std::thread> callers;
+  std::vector<std::future<Outcome>> outcomes(3);
+  callers.emplace_back([&] { outcomes[0] = Submit(MakeJob()); });
+  started.WaitForNotification();    // that one has the only small lane
+  outcomes[1] = Submit(MakeJob());  // waits, or else this test would stand still here
+  outcomes[2] = Submit(MakeJob());
+  release.Notify();
+  for (std::thread& caller : callers) caller.join();
+  for (auto& outcome : outcomes) EXPECT_TRUE(outcome.get().status.ok());
+}
+
+TEST_F(CallersThreadTest, AfterADrainItIsRefused) {
+  Start();
+  engine_->Drain();
+  EXPECT_EQ(ReasonOf(Submit(MakeJob()).get().status), Reason::kDraining);
+}
+
+TEST_F(CallersThreadTest, ALostDeviceIsPassedBy) {
+  PuppetDevice& second = AddDevice();
+  second.lane_kinds = {LaneKind::kSmall, LaneKind::kAny};
+  static_cast<PuppetDevice&>(*devices_[0]).Lose();
+  Start();
+  EXPECT_TRUE(Submit(MakeJob()).get().status.ok());
+  EXPECT_EQ(second.runs(), 1);
+}
+
 TEST_F(HeldEngineTest, WhatWaitsLeavesAsOneBatch) {
   Start();
   auto first = Occupy();
