@@ -93,6 +93,7 @@ std::unique_ptr<Bench> MakeBench(const Flags& flags, Mode mode, size_t most_devi
   EngineOptions options;
   options.host_memory_budget_bytes = host_bytes;
   options.queue.bytes = host_bytes;
+  options.small_jobs_on_callers_thread = mode == Mode::kProduct;
   if (mode == Mode::kOneAtATime) {
     options.queue.batch_seconds = 0;
     options.lanes_per_device = 1;

@@ -65,7 +65,7 @@ void Engine::Submit(std::unique_ptr<Job> job) {
 }
 
 Engine::Lane* Engine::TakeFreeLane(const Job& job, std::unique_lock<std::mutex>* turn) {
-  if (!small_jobs_on_callers_thread_ || !queue_.MayPass(job)) return nullptr;
+  if (!small_jobs_on_callers_thread_ || small_turns_ > 0 || !queue_.MayPass(job)) return nullptr;
   for (Lane& lane : lanes_) {
     if (lane.kind != LaneKind::kSmall || lane.device.lost()) continue;
     if (job.device && *job.device != lane.device.description().index) continue;
@@ -80,8 +80,7 @@ void Engine::RunHere(Lane& lane, std::unique_lock<std::mutex> turn, std::unique_
   AddIfWanted(std::move(job), lane.device, &batch);
   if (batch.jobs.empty()) return;
   batch.jobs.front()->batch_problems = batch.problems;
-  lane.device.Run(lane.index, batch);
-  turn.unlock();
+  RunInLane(lane, std::move(turn), batch);
   FinishBatch(lane.device, batch);
 }
 
@@ -182,6 +181,13 @@ void Engine::AddIfWanted(std::unique_ptr<Job> job, const Device& device, Batch* 
   batch->jobs.push_back(std::move(job));
 }
 
+void Engine::RunInLane(Lane& lane, std::unique_lock<std::mutex> /*turn*/, Batch& batch) {
+  const int small = lane.kind == LaneKind::kSmall ? 1 : 0;
+  small_turns_ += small;
+  lane.device.Run(lane.index, batch);
+  small_turns_ -= small;
+}
+
 void Engine::FinishBatch(const Device& device, Batch& batch) {
   CheckLost(device);
   observer_.OnBatch(batch);
@@ -202,8 +208,7 @@ void Engine::Work(Lane& lane) {
     for (std::unique_ptr<Job>& job : jobs) AddIfWanted(std::move(job), device, &batch);
     if (batch.jobs.empty()) continue;
     for (const std::unique_ptr<Job>& job : batch.jobs) job->batch_problems = batch.problems;
-    device.Run(lane.index, batch);
-    turn.unlock();
+    RunInLane(lane, std::move(turn), batch);
     FinishBatch(device, batch);
   }
 }

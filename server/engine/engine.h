@@ -3,6 +3,7 @@
 #ifndef GEMMD_SERVER_ENGINE_ENGINE_H_
 #define GEMMD_SERVER_ENGINE_ENGINE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -38,9 +39,9 @@ struct EngineOptions {
   // The first lanes of each device that work, for measurements; 0: all. On a GPU the first two take
   // small jobs alone.
   size_t lanes_per_device = 0;
-  // Submit runs a small job itself when none waits and a lane for small jobs is free: handing it to
-  // the lane's thread and back takes longer than the job. The caller's thread must be one that may
-  // be held up for as long.
+  // Submit runs a small job itself when none waits and none is under way: handing it to a lane's
+  // thread and back takes longer than the job. The caller's thread must be one that may be held up
+  // for as long. (Beside others a job waits for company: batches are what makes them many.)
   bool small_jobs_on_callers_thread = false;
 };
 
@@ -101,11 +102,12 @@ class Engine {
   };
 
   void Work(Lane& lane);
-  // A small lane that is free for the job now, with its turn; null if the job has to wait.
+  // A small lane for the job, with its turn; null if the job is better off in line.
   Lane* TakeFreeLane(const Job& job, std::unique_lock<std::mutex>* turn);
   void RunHere(Lane& lane, std::unique_lock<std::mutex> turn, std::unique_ptr<Job> job);
   // Drops a job that must not cost the device any time; else adds it to the batch.
   void AddIfWanted(std::unique_ptr<Job> job, const Device& device, Batch* batch);
+  void RunInLane(Lane& lane, std::unique_lock<std::mutex> turn, Batch& batch);
   // What comes after a lane's turn.
   void FinishBatch(const Device& device, Batch& batch);
   // After anything that may have lost the device.
@@ -121,6 +123,7 @@ class Engine {
   std::shared_ptr<HostPool> host_pool_;
   JobQueue queue_;
   std::deque<std::once_flag> loss_reported_;  // one for each device
+  std::atomic<int> small_turns_{0};           // small lanes that run a batch
   std::deque<Lane> lanes_;                    // the first of each device, then the second of each
   std::vector<std::thread> workers_;          // one for each lane
 };
