@@ -152,21 +152,26 @@ absl::StatusOr<BulkIndex> IndexBulkMessage(absl::Span<const Segment> message,
   return index;
 }
 
-void CopyPayload(absl::Span<const Segment> message, PayloadRange range, void* dst) {
+void PayloadReader::Copy(PayloadRange range, void* dst) {
+  if (range.offset_bytes < segment_start_) {
+    segment_ = 0;
+    segment_start_ = 0;
+  }
   auto* out = static_cast<uint8_t*>(dst);
-  uint64_t skip = range.offset_bytes;
   uint64_t left = range.size_bytes;
-  for (const Segment& segment : message) {
-    if (left == 0) break;
-    if (skip >= segment.size_bytes) {
-      skip -= segment.size_bytes;
-      continue;
+  while (left > 0 && segment_ < message_.size()) {
+    const Segment& segment = message_[segment_];
+    const uint64_t end = segment_start_ + segment.size_bytes;
+    const uint64_t at = range.offset_bytes + range.size_bytes - left;
+    if (at < end) {
+      const uint64_t step = std::min(left, end - at);
+      std::memcpy(out, segment.data + (at - segment_start_), step);
+      out += step;
+      left -= step;
+      if (left == 0) return;  // the next payload may begin in the same segment
     }
-    const uint64_t step = std::min<uint64_t>(left, segment.size_bytes - skip);
-    std::memcpy(out, segment.data + skip, step);
-    out += step;
-    left -= step;
-    skip = 0;
+    segment_start_ = end;
+    ++segment_;
   }
 }
 

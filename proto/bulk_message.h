@@ -46,8 +46,20 @@ struct BulkLimits {
 absl::StatusOr<BulkIndex> IndexBulkMessage(absl::Span<const Segment> message,
                                            const BulkLimits& limits);
 
-// Copies a range that IndexBulkMessage returned for this message. dst holds range.size_bytes.
-void CopyPayload(absl::Span<const Segment> message, PayloadRange range, void* dst);
+// Copies payloads out of a message, which must outlive it. Payloads in ascending order cost one
+// walk over the segments in all.
+class PayloadReader {
+ public:
+  explicit PayloadReader(absl::Span<const Segment> message) : message_(message) {}
+
+  // A range that IndexBulkMessage returned for this message. dst holds range.size_bytes.
+  void Copy(PayloadRange range, void* dst);
+
+ private:
+  absl::Span<const Segment> message_;
+  size_t segment_ = 0;          // where the last payload ended
+  uint64_t segment_start_ = 0;  // its offset in the message
+};
 
 // The bytes that go between the description (or the payload before) and a payload's own bytes.
 std::string PayloadHeader(uint64_t size_bytes);

@@ -89,15 +89,15 @@ std::string FormatDuration(const absl::Duration& duration) {
   return duration == absl::ZeroDuration() ? "0s" : absl::FormatDuration(duration);
 }
 
-Kind<absl::Duration> Duration(absl::Duration max) {
-  const auto parse = [max](const std::string& text) -> absl::StatusOr<absl::Duration> {
+Kind<absl::Duration> Duration(absl::Duration max, absl::Duration min = absl::ZeroDuration()) {
+  const auto parse = [min, max](const std::string& text) -> absl::StatusOr<absl::Duration> {
     absl::Duration duration;
     if (!absl::ParseDuration(text, &duration)) {
       return absl::InvalidArgumentError(
           absl::StrCat("\"", text, "\" is not a duration such as 30s or 200us"));
     }
     const absl::Status in_range =
-        CheckRange<absl::Duration>(duration, absl::ZeroDuration(), max, text, FormatDuration);
+        CheckRange<absl::Duration>(duration, min, max, text, FormatDuration);
     if (!in_range.ok()) return in_range;
     return duration;
   };
@@ -251,6 +251,9 @@ Flags::Flags(Options& options) {
       "Bytes of requests under way at once; more wait unread");
   Add("--admission-line", options.admission_line, Count<int>(0, 1'000'000),
       "Calls that may wait for admission; more are refused");
+  Add("--receive-timeout", options.receive_timeout,
+      Duration(absl::Hours(24), absl::Milliseconds(100)),
+      "Give up requests that take longer to arrive than so long and their bytes at 10 MB/s");
   Add("--host-memory", options.host_memory_bytes, Size(kMiB),
       "Host memory for operands and results, page-locked for a GPU");
   Add("--device-memory", options.device_memory, Number(0.01, 0.95, "0.25"),

@@ -81,6 +81,12 @@ struct Options {
   // out longer bursts; shorter tells callers sooner to go elsewhere. 0: nobody waits.
   int admission_line = 1024;
 
+  // How long a request may take to arrive once the server reads it, in addition to its bytes at 10
+  // MB/s; then it is given up with DEADLINE_EXCEEDED, and what was admitted for it serves others.
+  // Default 60 s. Longer for callers behind links of less than about 1 MB/s; shorter frees sooner
+  // what callers hold that stop half-way.
+  absl::Duration receive_timeout = absl::Seconds(60);
+
   // Bytes of host memory for operands and results, page-locked for a GPU. Default 2 GiB. Larger
   // lets more products be in flight. At least twice message_limit.
   uint64_t host_memory_bytes = uint64_t{2} << 30;

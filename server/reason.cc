@@ -31,6 +31,7 @@ constexpr std::array<ReasonInfo, kReasonCount> kReasons = {{
     {"MATRIX_EXISTS", absl::StatusCode::kAlreadyExists},
     {"MATRIX_NOT_SEALED", absl::StatusCode::kFailedPrecondition},
     {"DEADLINE_PASSED", absl::StatusCode::kDeadlineExceeded},
+    {"RECEIVE_TIMEOUT", absl::StatusCode::kDeadlineExceeded},
     {"CALLER_GONE", absl::StatusCode::kCancelled},
     {"UNSUPPORTED", absl::StatusCode::kUnimplemented},
     {"DEVICE_FAILED", absl::StatusCode::kInternal},

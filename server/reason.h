@@ -25,13 +25,14 @@ enum class Reason {
   kMatrixNotFound,   // NOT_FOUND
   kMatrixExists,     // ALREADY_EXISTS: the name is in use for something else
   kMatrixNotSealed,  // FAILED_PRECONDITION: rows are missing
-  kDeadlinePassed,   // DEADLINE_EXCEEDED
+  kDeadlinePassed,   // DEADLINE_EXCEEDED: the caller's
+  kReceiveTimeout,   // DEADLINE_EXCEEDED: the message did not arrive in time
   kCallerGone,       // CANCELLED
   kUnsupported,      // UNIMPLEMENTED
   kDeviceFailed,     // INTERNAL
   kDeviceLost,       // INTERNAL: no device is left
 };
-inline constexpr int kReasonCount = 17;
+inline constexpr int kReasonCount = 18;
 
 std::string_view NameOf(Reason reason);  // "QUEUE_FULL"
 

@@ -176,6 +176,7 @@ absl::Status ServerImpl::Start(Devices devices) {
                                .message_limit_bytes = options_.message_limit_bytes,
                                .admission_budget_bytes = options_.admission_budget_bytes,
                                .admission_line_limit = options_.admission_line,
+                               .receive_timeout = options_.receive_timeout,
                                .reflection = options_.reflection,
                                .executor_threads = options_.executor_threads,
                                .version = std::string(Version()),

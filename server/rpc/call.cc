@@ -104,10 +104,17 @@ void Call::StartReading(uint64_t charged_bytes) {
   charged_bytes_ = charged_bytes;
   reading_since_ = absl::Now();
   admit_ = reading_since_ - started_;
+  // The call may be gone as soon as it reads.
+  Receiving& receiving = context_.receiving;
+  const Receiving::Ticket ticket =
+      receiving.Add(charged_bytes, [this](const absl::Status& status) { Fail(status); });
+  receiving_ = ticket;
   StartRead(&message_);
+  receiving.Arm(ticket);
 }
 
 void Call::OnReadDone(bool ok) {
+  if (!context_.receiving.Remove(receiving_)) return;  // given up, which is the end of the call
   if (!ok) {
     // Over gRPC's message limit (the caller gets gRPC's own error), cancelled, or half-closed
     // early.

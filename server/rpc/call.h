@@ -19,6 +19,7 @@
 #include "server/rpc/admission.h"
 #include "server/rpc/executor.h"
 #include "server/rpc/in_flight.h"
+#include "server/rpc/receiving.h"
 #include "server/rpc/rpc_server.h"
 #include "server/telemetry/metrics.h"
 
@@ -38,6 +39,7 @@ struct RpcContext {
   Executor& executor;
   Admission& product_admission;  // bulk calls
   Admission& control_admission;  // the rest, apart, so that probes are answered under load
+  Receiving& receiving;
   std::atomic<bool>& refusing;
   InFlight& products_in_flight;
   absl::Time started;
@@ -125,6 +127,7 @@ class Call : public grpc::ServerGenericBidiReactor {
   // lock.
   Admission::Ticket ticket_ = 0;  // 0: never stood in line
   uint64_t charged_bytes_ = 0;    // counted against admission now
+  Receiving::Ticket receiving_ = 0;
   absl::Duration admit_ = absl::ZeroDuration();
   absl::Duration receive_ = absl::ZeroDuration();
   absl::Time reading_since_;

@@ -3,7 +3,6 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "gemm/v1/error_details.pb.h"
 #include "server/reason.h"
 
 namespace gemm {
@@ -25,16 +24,13 @@ void AddDetail(const char* name, const google::protobuf::MessageLite& detail,
 
 }  // namespace
 
-grpc::Status ToGrpcStatus(const absl::Status& status) {
-  if (status.ok()) return grpc::Status::OK;
+v1::StatusDetails ToStatusDetails(const absl::Status& status) {
   const std::string message(status.message());
-  const auto code = static_cast<grpc::StatusCode>(status.code());
-  const std::optional<Reason> reason = ReasonOf(status);
-  if (!reason) return grpc::Status(code, message);
-
   v1::StatusDetails details;
-  details.set_code(static_cast<int>(code));
+  details.set_code(static_cast<int>(status.code()));
   details.set_message(message);
+  const std::optional<Reason> reason = ReasonOf(status);
+  if (!reason) return details;
   v1::ErrorInfo info;
   info.set_reason(std::string(NameOf(*reason)));
   info.set_domain("gemmd");
@@ -55,7 +51,16 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
     retry.mutable_retry_delay()->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
     AddDetail("RetryInfo", retry, details);
   }
-  return grpc::Status(code, message, details.SerializeAsString());
+  return details;
+}
+
+grpc::Status ToGrpcStatus(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  const auto code = static_cast<grpc::StatusCode>(status.code());
+  const v1::StatusDetails details = ToStatusDetails(status);
+  // Without details there is nothing that the status itself does not say.
+  return grpc::Status(code, details.message(),
+                      details.details().empty() ? std::string() : details.SerializeAsString());
 }
 
 }  // namespace gemm

@@ -17,7 +17,7 @@
 #include "server/rpc/health.h"
 #include "server/rpc/info_call.h"
 #include "server/rpc/library_log.h"
-#include "server/rpc/multiply_call.h"
+#include "server/rpc/product_call.h"
 #include "server/rpc/transport.h"
 #include "server/rpc/unsent.h"
 
@@ -29,6 +29,9 @@ constexpr uint64_t kControlCalls = 1024;
 
 // When the products are done, what is left ends by itself, unless its caller sends no message.
 constexpr absl::Duration kControlCallsEnd = absl::Seconds(1);
+
+// While draining, how long a message that is on its way may take, beside its bytes at 10 MB/s.
+constexpr absl::Duration kDrainReceive = absl::Seconds(2);
 
 class UnknownCall final : public Call {
  public:
@@ -51,7 +54,10 @@ class Gate final : public grpc::CallbackGenericService {
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* grpc_context) override {
     const std::string& method = grpc_context->method();
-    if (method == "/gemm.v1.GemmService/Multiply") return new MultiplyCall(context_, *grpc_context);
+    if (method == "/gemm.v1.GemmService/Multiply")
+      return new ProductCall(context_, *grpc_context, kMultiplyMethod);
+    if (method == "/gemm.v1.GemmService/MultiplyBatch")
+      return new ProductCall(context_, *grpc_context, kMultiplyBatchMethod);
     if (method == "/gemm.v1.GemmService/Explain") return new ExplainCall(context_, *grpc_context);
     if (method == "/gemm.v1.GemmService/GetServerInfo")
       return new InfoCall(context_, *grpc_context);
@@ -118,6 +124,7 @@ class RpcServerImpl final : public RpcServer {
       : options_(options),
         product_admission_(options.admission_budget_bytes, options.admission_line_limit),
         control_admission_(kControlCalls * kControlMessageBytes, options.admission_line_limit),
+        receiving_(options.receive_timeout),
         executor_(ExecutorThreads(options.executor_threads)),
         context_{options_,
                  engine,
@@ -126,6 +133,7 @@ class RpcServerImpl final : public RpcServer {
                  executor_,
                  product_admission_,
                  control_admission_,
+                 receiving_,
                  refusing_,
                  products_in_flight_,
                  absl::Now()},
@@ -163,6 +171,7 @@ class RpcServerImpl final : public RpcServer {
   void Drain(absl::Time deadline) override {
     refusing_ = true;
     health_.SetServing(false);
+    receiving_.Drain(kDrainReceive);
     products_in_flight_.WaitForNone(deadline);
     health_.EndWatches();
     WaitUntilSent(deadline);
@@ -184,6 +193,7 @@ class RpcServerImpl final : public RpcServer {
   HealthState health_;
   Admission product_admission_;
   Admission control_admission_;
+  Receiving receiving_;
   std::atomic<bool> refusing_{false};
   InFlight products_in_flight_;
   Executor executor_;

@@ -20,6 +20,8 @@ struct RpcOptions {
   // Message bytes admitted at once; what comes beyond waits in line with its message unread.
   uint64_t admission_budget_bytes = uint64_t{1} << 30;
   int admission_line_limit = 1024;  // calls that may wait in line; more are refused
+  // How long a message may take to arrive, beside its bytes at 10 MB/s.
+  absl::Duration receive_timeout = absl::Seconds(60);
   bool reflection = false;
   int executor_threads = 0;  // for decoding and replies; 0: one for each two cores, at least 2
   std::string version;
@@ -40,8 +42,8 @@ class RpcServer {
   virtual void SetServing(bool serving) = 0;
   // From now on new product calls get UNAVAILABLE (DRAINING); those taken go on.
   virtual void Refuse() = 0;
-  // Refuses, waits until products in flight are answered and what was sent has arrived, and ends
-  // Watch streams. Never longer than until `deadline`.
+  // Refuses, waits until products in flight are answered and what was sent has arrived, gives up
+  // messages that do not come, and ends Watch streams. Never longer than until `deadline`.
   virtual void Drain(absl::Time deadline) = 0;
   // Drains, then cancels what is left and waits for its end: a product on a device has to return.
   virtual void Shutdown(absl::Time deadline) = 0;

@@ -172,6 +172,10 @@ void LogCall(const CallRecord& record) {
     fields.emplace_back("batch_count", record.batch_count);
     fields.emplace_back("dtype", record.dtype);
   }
+  if (record.products > 0) {
+    fields.emplace_back("products", record.products);
+    fields.emplace_back("products_failed", record.products_failed);
+  }
   if (!record.kernel.empty()) fields.emplace_back("kernel", record.kernel);
   std::array<std::string, kPhaseCount> phase_keys;
   for (int i = 0; i < kPhaseCount; ++i) {

@@ -116,7 +116,7 @@ def test_reflection():
         assert "gemm.v1.GemmService" in reflection.get_services()
         descriptor = reflection.FindFileContainingSymbol("gemm.v1.GemmService")
         methods = {method.name for method in descriptor.service[0].method}
-        assert methods == {"Multiply", "MultiplyBatch", "Explain", "GetServerInfo"}
+        assert {"Multiply", "MultiplyBatch", "Explain", "GetServerInfo"} <= methods
         assert server_info(server).version
         server.check_alive()
 

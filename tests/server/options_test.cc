@@ -75,13 +75,26 @@ TEST(OptionsTest, DefaultsAreThoseOfTheStruct) {
 }
 
 TEST(OptionsTest, EveryFlagSetsItsField) {
-  const Options options =
-      ParseOk({"--listen=0.0.0.0:0", "--insecure", "--metrics-listen=[::1]:0", "--device=cpu",
-               "--force-kernel=tiled_f32_32x32x32", "--drain-window=5s", "--drain-timeout=1m",
-               "--reflection", "--log-level=debug", "--log-format=json", "--slow-call=200us",
-               "--message-limit=128MiB", "--admission-budget=256MiB", "--admission-line=7",
-               "--host-memory=1GiB", "--queue-problems=9", "--queue-bytes=10k",
-               "--queue-flops=3e12", "--executor-threads=3"});
+  const Options options = ParseOk({"--listen=0.0.0.0:0",
+                                   "--insecure",
+                                   "--metrics-listen=[::1]:0",
+                                   "--device=cpu",
+                                   "--force-kernel=tiled_f32_32x32x32",
+                                   "--drain-window=5s",
+                                   "--drain-timeout=1m",
+                                   "--reflection",
+                                   "--log-level=debug",
+                                   "--log-format=json",
+                                   "--slow-call=200us",
+                                   "--message-limit=128MiB",
+                                   "--admission-budget=256MiB",
+                                   "--admission-line=7",
+                                   "--host-memory=1GiB",
+                                   "--queue-problems=9",
+                                   "--queue-bytes=10k",
+                                   "--queue-flops=3e12",
+                                   "--receive-timeout=5s",
+                                   "--executor-threads=3"});
   EXPECT_EQ(options.listen, "0.0.0.0:0");
   EXPECT_TRUE(options.insecure);
   EXPECT_EQ(options.metrics_listen, "[::1]:0");
@@ -99,6 +112,7 @@ TEST(OptionsTest, EveryFlagSetsItsField) {
   EXPECT_EQ(options.host_memory_bytes, 1u << 30);
   EXPECT_EQ(options.queue_problems, 9u);
   EXPECT_EQ(options.queue_flops, 3e12);
+  EXPECT_EQ(options.receive_timeout, absl::Seconds(5));
   EXPECT_EQ(options.queue_bytes, 10u << 10);
   EXPECT_EQ(options.executor_threads, 3);
 }
@@ -214,6 +228,8 @@ TEST(OptionsTest, RefusesWrongCounts) {
   }
   EXPECT_EQ(ErrorOf({"--queue-flops=much"}),
             "--queue-flops: \"much\" is not a number such as 2e15");
+  EXPECT_EQ(ErrorOf({"--receive-timeout=1ms"}),
+            "--receive-timeout: must be from 100ms to 24h, not 1ms");
   EXPECT_EQ(ErrorOf({"--queue-flops=0"}), "--queue-flops: must be from 1 to 1e+18, not 0");
   EXPECT_EQ(ErrorOf({"--queue-flops=nan"}), "--queue-flops: must be from 1 to 1e+18, not nan");
   EXPECT_EQ(ErrorOf({"--queue-problems=0"}), "--queue-problems: must be from 1 to 1000000, not 0");

@@ -9,7 +9,7 @@ namespace {
 
 std::string ReadPayload(const std::vector<Segment>& message, PayloadRange range) {
   std::string bytes(range.size_bytes, '?');
-  CopyPayload(message, range, bytes.data());
+  PayloadReader(message).Copy(range, bytes.data());
   return bytes;
 }
 
@@ -30,6 +30,24 @@ TEST(BulkMessageTest, SplitsWhatProtobufWroteHoweverItIsCut) {
     ASSERT_TRUE(rest.ParseFromString(index->description));
     EXPECT_EQ(rest.request_id(), "abc");
     EXPECT_EQ(rest.product().SerializeAsString(), request.product().SerializeAsString());
+  }
+}
+
+TEST(BulkMessageTest, OneReaderReadsPayloadsInAnyOrder) {
+  v1::MultiplyRequest request = MakeRequest(3, 5, 7);
+  request.add_payloads("");
+  request.add_payloads("the last one");
+  const std::string wire = request.SerializeAsString();
+  for (size_t cut : {size_t{1}, size_t{5}, size_t{64}, wire.size()}) {
+    const std::vector<Segment> message = Cut(wire, cut);
+    const auto index = IndexBulkMessage(message, {});
+    ASSERT_TRUE(index.ok()) << index.status();
+    PayloadReader reader(message);
+    for (int i : {0, 1, 2, 3, 3, 1, 0, 2, 0, 3, 2, 1, 1}) {
+      std::string bytes(index->payloads[i].size_bytes, '?');
+      reader.Copy(index->payloads[i], bytes.data());
+      EXPECT_EQ(bytes, request.payloads(i)) << i << " cut at " << cut;
+    }
   }
 }
 

@@ -1,5 +1,5 @@
-// Random and mutated requests through the decoder: it must answer each with a problem that is safe
-// to run or with INVALID_ARGUMENT or RESOURCE_EXHAUSTED. Usage: decode_fuzz SECONDS [SEED].
+// Random and mutated requests through the decoders: they must answer each with products that are
+// safe to run or with INVALID_ARGUMENT or RESOURCE_EXHAUSTED. Usage: decode_fuzz SECONDS [SEED].
 // Most useful under the address sanitizer.
 
 #include <chrono>
@@ -39,7 +39,7 @@ void Randomise(v1::Operand& operand, Random& random) {
   if (random() % 4 == 0) operand.set_batch_stride(Number(random));
 }
 
-std::string RandomRequest(Random& random) {
+v1::MultiplyRequest RandomRequest(Random& random) {
   v1::MultiplyRequest request = MakeRequest(random() % 9, random() % 9, random() % 9);
   v1::Product& product = *request.mutable_product();
   if (random() % 3 == 0) product.set_m(Number(random));
@@ -52,7 +52,28 @@ std::string RandomRequest(Random& random) {
   if (random() % 2 == 0) Randomise(*product.mutable_b(), random);
   if (random() % 2 == 0) Randomise(*product.mutable_c(), random);
   if (random() % 4 == 0) request.add_payloads(std::string(random() % 300, 'p'));
-  std::string wire = request.SerializeAsString();
+  return request;
+}
+
+v1::MultiplyBatchRequest RandomBatch(Random& random) {
+  v1::MultiplyBatchRequest batch;
+  for (uint64_t left = random() % 6; left > 0; --left) {
+    v1::MultiplyRequest one = RandomRequest(random);
+    v1::Product& product = *batch.add_products();
+    product.Swap(one.mutable_product());
+    // Mostly its own payloads, now and then another's.
+    const int first = random() % 4 == 0 ? 0 : batch.payloads_size();
+    for (v1::Operand* operand : {product.mutable_a(), product.mutable_b(), product.mutable_c()}) {
+      if (operand->source_case() == v1::Operand::kPayload) {
+        operand->set_payload(operand->payload() + first);
+      }
+    }
+    for (std::string& payload : *one.mutable_payloads()) batch.add_payloads(std::move(payload));
+  }
+  return batch;
+}
+
+std::string Mutate(std::string wire, Random& random) {
   for (int mutations = random() % 4; mutations > 0 && !wire.empty(); --mutations) {
     const size_t at = random() % wire.size();
     switch (random() % 4) {
@@ -72,16 +93,37 @@ std::string RandomRequest(Random& random) {
   return wire;
 }
 
+bool IsExpected(const absl::Status& error) {
+  return absl::IsInvalidArgument(error) || absl::IsResourceExhausted(error);
+}
+
 // What the rest of the server relies on.
-bool IsSafe(const DecodedMultiply& decoded, uint64_t message_bytes) {
-  if (Validate(decoded.problem)) return false;
-  if (decoded.output_bytes > kReplyLimitBytes) return false;
+bool IsSafe(const DecodedProducts& decoded, uint64_t message_bytes) {
+  uint64_t end_bytes = 0;     // of the results so far
+  uint64_t result_bytes = 0;  // on the wire
+  for (const JobProduct& product : decoded.products) {
+    if (!product.status.ok()) {
+      if (!IsExpected(product.status)) return false;
+      if (product.output_bytes != 0) return false;
+      continue;
+    }
+    if (Validate(product.problem)) return false;
+    if (product.output_offset_bytes % kOperandAlignment != 0) return false;
+    if (product.output_offset_bytes < end_bytes) return false;
+    end_bytes = product.output_offset_bytes + product.output_bytes;
+    result_bytes += product.output_bytes;
+    for (const InputSpan& span : {product.a, product.b, product.c}) {
+      if (span.offset_bytes + span.size_bytes > decoded.input_bytes) return false;
+    }
+  }
+  if (decoded.products.empty() || end_bytes > decoded.output_bytes) return false;
+  if (result_bytes > kReplyLimitBytes) return false;
+  uint64_t from = 0;
   for (const PayloadCopy& copy : decoded.copies) {
+    if (copy.source.offset_bytes < from) return false;  // in order, each once
+    from = copy.source.offset_bytes + copy.source.size_bytes;
     if (copy.source.offset_bytes + copy.source.size_bytes > message_bytes) return false;
     if (copy.offset_bytes + copy.source.size_bytes > decoded.input_bytes) return false;
-  }
-  for (const InputSpan& span : {decoded.a, decoded.b, decoded.c}) {
-    if (span.offset_bytes + span.size_bytes > decoded.input_bytes) return false;
   }
   return true;
 }
@@ -94,13 +136,15 @@ int Main(int argc, char** argv) {
   uint64_t valid = 0, refused = 0;
   while (std::chrono::steady_clock::now() < end) {
     for (int i = 0; i < 1000; ++i) {
-      const std::string wire = RandomRequest(random);
+      const bool batch = random() % 2 == 0;
+      const std::string wire = Mutate(batch ? RandomBatch(random).SerializeAsString()
+                                            : RandomRequest(random).SerializeAsString(),
+                                      random);
       const std::vector<Segment> message = Cut(wire, 1 + random() % 64);
       std::string request_id;
-      const auto decoded = DecodeMultiply(message, kReplyLimitBytes, request_id);
-      const bool good = decoded.ok() ? IsSafe(*decoded, wire.size())
-                                     : absl::IsInvalidArgument(decoded.status()) ||
-                                           absl::IsResourceExhausted(decoded.status());
+      const auto decoded =
+          (batch ? DecodeMultiplyBatch : DecodeMultiply)(message, kReplyLimitBytes, request_id);
+      const bool good = decoded.ok() ? IsSafe(*decoded, wire.size()) : IsExpected(decoded.status());
       if (!good) {
         std::fprintf(
             stderr, "decode_fuzz: seed %llu: %s\n", static_cast<unsigned long long>(seed),
@@ -109,8 +153,9 @@ int Main(int argc, char** argv) {
       }
       if (decoded.ok()) {
         std::string input(decoded->input_bytes, '\0');
+        PayloadReader payloads(message);
         for (const PayloadCopy& copy : decoded->copies) {
-          CopyPayload(message, copy.source, input.data() + copy.offset_bytes);
+          payloads.Copy(copy.source, input.data() + copy.offset_bytes);
         }
         ++valid;
       } else {

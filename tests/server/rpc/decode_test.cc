@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "server/reason.h"
@@ -15,7 +16,11 @@ using testing::HasSubstr;
 
 constexpr uint64_t kReplyLimit = 64 << 20;
 
-absl::StatusOr<DecodedMultiply> Decode(const v1::MultiplyRequest& request,
+const JobProduct& Only(const absl::StatusOr<DecodedProducts>& decoded) {
+  return decoded->products.front();
+}
+
+absl::StatusOr<DecodedProducts> Decode(const v1::MultiplyRequest& request,
                                        uint64_t reply_limit_bytes = kReplyLimit) {
   const std::string wire = request.SerializeAsString();
   std::string request_id;
@@ -26,7 +31,8 @@ TEST(DecodeTest, AFullRequest) {
   v1::MultiplyRequest request = MakeRequest(3, 5, 7);
   const auto decoded = Decode(request);
   ASSERT_TRUE(decoded.ok()) << decoded.status();
-  const Problem& p = decoded->problem;
+  ASSERT_EQ(decoded->products.size(), 1u);
+  const Problem& p = Only(decoded).problem;
   EXPECT_EQ(p.m, 3);
   EXPECT_EQ(p.n, 5);
   EXPECT_EQ(p.k, 7);
@@ -35,11 +41,12 @@ TEST(DecodeTest, AFullRequest) {
   EXPECT_EQ(p.a.ld, 7);
   EXPECT_EQ(p.b.ld, 5);
   EXPECT_EQ(p.d.ld, 5);
-  EXPECT_EQ(decoded->a.offset_bytes, 0u);
-  EXPECT_EQ(decoded->a.size_bytes, 84u);
-  EXPECT_EQ(decoded->b.offset_bytes, 256u);
+  EXPECT_EQ(Only(decoded).a.offset_bytes, 0u);
+  EXPECT_EQ(Only(decoded).a.size_bytes, 84u);
+  EXPECT_EQ(Only(decoded).b.offset_bytes, 256u);
   EXPECT_EQ(decoded->input_bytes, 512u);
-  EXPECT_EQ(decoded->output_bytes, 60u);
+  EXPECT_EQ(Only(decoded).output_bytes, 60u);
+  EXPECT_EQ(decoded->output_bytes, 256u);
   EXPECT_EQ(decoded->copies.size(), 2u);
 }
 
@@ -58,7 +65,7 @@ TEST(DecodeTest, ZeroAlphaIsNotOne) {
   request.mutable_product()->set_alpha(0);
   const auto decoded = Decode(request);
   ASSERT_TRUE(decoded.ok());
-  EXPECT_EQ(decoded->problem.alpha, 0.0);
+  EXPECT_EQ(Only(decoded).problem.alpha, 0.0);
   EXPECT_TRUE(decoded->copies.empty());  // A and B are never read
 }
 
@@ -70,8 +77,8 @@ TEST(DecodeTest, OnePayloadForTwoOperandsIsCopiedOnce) {
   const auto decoded = Decode(request);
   ASSERT_TRUE(decoded.ok()) << decoded.status();
   EXPECT_EQ(decoded->copies.size(), 1u);
-  EXPECT_EQ(decoded->a.offset_bytes, decoded->b.offset_bytes);
-  EXPECT_EQ(decoded->problem.b.ld, 6);
+  EXPECT_EQ(Only(decoded).a.offset_bytes, Only(decoded).b.offset_bytes);
+  EXPECT_EQ(Only(decoded).problem.b.ld, 6);
 }
 
 TEST(DecodeTest, BatchesArePackedUnlessToldOtherwise) {
@@ -82,9 +89,9 @@ TEST(DecodeTest, BatchesArePackedUnlessToldOtherwise) {
   *request.mutable_payloads(0) = std::string(size_t{3} * 2 * 4 * 4, 'a');
   const auto decoded = Decode(request);
   ASSERT_TRUE(decoded.ok()) << decoded.status();
-  EXPECT_EQ(decoded->problem.a.batch_stride, 8);
-  EXPECT_EQ(decoded->problem.b.batch_stride, 0);
-  EXPECT_EQ(decoded->output_bytes, 3u * 2 * 3 * 4);
+  EXPECT_EQ(Only(decoded).problem.a.batch_stride, 8);
+  EXPECT_EQ(Only(decoded).problem.b.batch_stride, 0);
+  EXPECT_EQ(Only(decoded).output_bytes, 3u * 2 * 3 * 4);
 }
 
 TEST(DecodeTest, EmptyProductsAreValid) {
@@ -106,12 +113,12 @@ TEST(DecodeTest, CIsCopiedOnlyWhenRead) {
   auto decoded = Decode(request);
   ASSERT_TRUE(decoded.ok()) << decoded.status();
   EXPECT_EQ(decoded->copies.size(), 2u);
-  EXPECT_EQ(decoded->c.size_bytes, 0u);
+  EXPECT_EQ(Only(decoded).c.size_bytes, 0u);
   request.mutable_product()->set_beta(0.5);
   decoded = Decode(request);
   ASSERT_TRUE(decoded.ok());
   EXPECT_EQ(decoded->copies.size(), 3u);
-  EXPECT_EQ(decoded->c.size_bytes, 16u);
+  EXPECT_EQ(Only(decoded).c.size_bytes, 16u);
 }
 
 struct BadCase {
@@ -232,6 +239,157 @@ TEST(DecodeTest, GarbageIsRefused) {
   for (const std::string& wire : {not_a_product, std::string(1000, '\xff'), std::string()}) {
     std::string request_id;
     EXPECT_EQ(DecodeMultiply(Cut(wire, 100), kReplyLimit, request_id).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
+absl::StatusOr<DecodedProducts> DecodeBatch(const v1::MultiplyBatchRequest& request,
+                                            uint64_t reply_limit_bytes = kReplyLimit) {
+  const std::string wire = request.SerializeAsString();
+  std::string request_id;
+  return DecodeMultiplyBatch(Cut(wire, 8192), reply_limit_bytes, request_id);
+}
+
+TEST(DecodeBatchTest, EveryProductHasItsPlace) {
+  v1::MultiplyBatchRequest request;
+  AddProduct(3, 5, 7, request);
+  AddProduct(2, 2, 2, request);
+  const auto decoded = DecodeBatch(request);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  ASSERT_EQ(decoded->products.size(), 2u);
+  EXPECT_EQ(decoded->products[0].problem.n, 5);
+  EXPECT_EQ(decoded->products[1].problem.n, 2);
+  EXPECT_EQ(decoded->products[1].a.offset_bytes, 512u);
+  EXPECT_EQ(decoded->products[1].output_offset_bytes, 256u);
+  EXPECT_EQ(decoded->products[1].output_bytes, 16u);
+  EXPECT_EQ(decoded->copies.size(), 4u);
+  EXPECT_EQ(decoded->input_bytes, 1024u);
+  EXPECT_EQ(decoded->output_bytes, 512u);
+}
+
+TEST(DecodeBatchTest, ASharedPayloadIsCopiedOnce) {
+  v1::MultiplyBatchRequest request;
+  for (int i = 0; i < 3; ++i) AddProduct(4, 4, 4, request);
+  for (v1::Product& product : *request.mutable_products()) product.mutable_b()->set_payload(1);
+  request.mutable_payloads()->DeleteSubrange(5, 1);
+  request.mutable_payloads()->DeleteSubrange(3, 1);
+  request.mutable_products(1)->mutable_a()->set_payload(2);
+  request.mutable_products(2)->mutable_a()->set_payload(3);
+  const auto decoded = DecodeBatch(request);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->copies.size(), 4u);
+  EXPECT_EQ(decoded->products[0].b.offset_bytes, decoded->products[2].b.offset_bytes);
+}
+
+TEST(DecodeBatchTest, CopiesAreInTheOrderOfTheMessage) {
+  v1::MultiplyBatchRequest request;
+  for (int i = 0; i < 2; ++i) AddProduct(4, 4, 4, request);
+  request.mutable_products()->SwapElements(0, 1);
+  const auto decoded = DecodeBatch(request);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_TRUE(std::is_sorted(decoded->copies.begin(), decoded->copies.end(),
+                             [](const PayloadCopy& a, const PayloadCopy& b) {
+                               return a.source.offset_bytes < b.source.offset_bytes;
+                             }));
+}
+
+TEST(DecodeBatchTest, AnInvalidProductFailsAlone) {
+  v1::MultiplyBatchRequest request;
+  for (int i = 0; i < 6; ++i) AddProduct(4, 4, 4, request);
+  request.mutable_products(1)->set_m(-4);
+  request.mutable_products(2)->mutable_b()->set_payload(99);
+  request.mutable_products(3)->set_k(3);
+  request.mutable_products(4)->clear_a();  // nobody names its payload then
+  request.mutable_products(4)->mutable_c()->set_payload(8);
+  const auto decoded = DecodeBatch(request);
+  // Payload 5 is named by nobody, since product 2 names 99.
+  EXPECT_EQ(FieldOf(decoded.status()), "payloads[5]");
+  request.mutable_products(4)->mutable_c()->set_payload(5);
+  EXPECT_EQ(FieldOf(DecodeBatch(request).status()), "payloads[8]");
+
+  request.mutable_products(2)->mutable_c()->set_payload(8);
+  const auto mixed = DecodeBatch(request);
+  ASSERT_TRUE(mixed.ok()) << mixed.status();
+  const auto field = [&](size_t i) { return FieldOf(mixed->products[i].status); };
+  EXPECT_EQ(field(0), "");
+  EXPECT_EQ(field(1), "products[1].m");
+  EXPECT_EQ(field(2), "products[2].b.payload");
+  EXPECT_EQ(field(3), "payloads[6]");
+  EXPECT_THAT(std::string(mixed->products[3].status.message()), HasSubstr("operand products[3].a"));
+  EXPECT_EQ(field(4), "products[4].a");
+  EXPECT_TRUE(mixed->products[5].status.ok());
+  // Only what valid products read is copied, and only their results have a place.
+  EXPECT_EQ(mixed->copies.size(), 4u);
+  EXPECT_EQ(mixed->output_bytes, 512u);
+  EXPECT_EQ(mixed->products[5].output_offset_bytes, 256u);
+}
+
+TEST(DecodeBatchTest, NoProductsOrTooManyFailTheCall) {
+  v1::MultiplyBatchRequest request;
+  EXPECT_EQ(FieldOf(DecodeBatch(request).status()), "products");
+  AddProduct(0, 0, 0, request);
+  while (request.products_size() < 4096) *request.add_products() = request.products(0);
+  EXPECT_TRUE(DecodeBatch(request).ok());
+  *request.add_products() = request.products(0);
+  const auto decoded = DecodeBatch(request);
+  EXPECT_EQ(FieldOf(decoded.status()), "products");
+  EXPECT_THAT(std::string(decoded.status().message()), HasSubstr("4096"));
+}
+
+TEST(DecodeBatchTest, TheLargestDescriptionFits) {
+  v1::MultiplyBatchRequest request;
+  request.set_request_id(std::string(128, 'r'));
+  v1::Product product;
+  for (auto set : {&v1::Product::set_m, &v1::Product::set_n, &v1::Product::set_k,
+                   &v1::Product::set_batch_count}) {
+    (product.*set)(-1);  // the longest of all numbers on the wire
+  }
+  product.set_data_type(static_cast<v1::DataType>(-1));
+  product.set_precision(static_cast<v1::Precision>(-1));
+  product.set_alpha(1);
+  product.set_beta(1);
+  for (v1::Operand* operand : {product.mutable_a(), product.mutable_b(), product.mutable_c()}) {
+    operand->set_payload(UINT32_MAX);
+    operand->set_transposed(true);
+    operand->set_leading_dimension(-1);
+    operand->set_batch_stride(-1);
+  }
+  while (request.products_size() < 4096) *request.add_products() = product;
+  const auto decoded = DecodeBatch(request);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(FieldOf(decoded->products[4095].status), "products[4095].data_type");
+}
+
+TEST(DecodeBatchTest, MillionsOfTinyProductsAreCountedBeforeTheyAreMade) {
+  std::string wire;
+  for (int i = 0; i < 400'000; ++i) wire += std::string("\x0a\x00", 2);
+  std::string request_id;
+  EXPECT_EQ(FieldOf(DecodeMultiplyBatch(Cut(wire, 8192), kReplyLimit, request_id).status()),
+            "products");
+}
+
+TEST(DecodeBatchTest, TheReplyLimitHoldsForOneAndForAll) {
+  v1::MultiplyBatchRequest request;
+  for (int i = 0; i < 2; ++i) AddProduct(10, 10, 1, request);
+  EXPECT_TRUE(DecodeBatch(request, 800).ok());
+  const auto together = DecodeBatch(request, 799);
+  EXPECT_EQ(ReasonOf(together.status()), Reason::kResultTooLarge);
+  EXPECT_THAT(std::string(together.status().message()), HasSubstr("800"));
+  AddProduct(20, 10, 1, request);
+  const auto one = DecodeBatch(request, 799);
+  EXPECT_EQ(ReasonOf(one.status()), Reason::kResultTooLarge);  // the other two still
+  request.mutable_products(0)->set_m(-1);
+  const auto alone = DecodeBatch(request, 799);
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  EXPECT_EQ(ReasonOf(alone->products[2].status), Reason::kResultTooLarge);
+  EXPECT_EQ(FieldOf(alone->products[2].status), "products[2]");
+  EXPECT_TRUE(alone->products[1].status.ok());
+}
+
+TEST(DecodeBatchTest, GarbageIsRefused) {
+  for (const std::string& wire : {std::string("\x0a\x03\x08\xff\xff"), std::string(1000, '\xff')}) {
+    std::string request_id;
+    EXPECT_EQ(DecodeMultiplyBatch(Cut(wire, 100), kReplyLimit, request_id).status().code(),
               absl::StatusCode::kInvalidArgument);
   }
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gemm/v1/gemm.pb.h"
@@ -25,6 +26,16 @@ inline v1::MultiplyRequest MakeRequest(int64_t m, int64_t n, int64_t k) {
   request.add_payloads(std::string(m * k * 4, 'a'));
   request.add_payloads(std::string(k * n * 4, 'b'));
   return request;
+}
+
+// Appends the same product, with payloads of its own.
+inline void AddProduct(int64_t m, int64_t n, int64_t k, v1::MultiplyBatchRequest& request) {
+  v1::MultiplyRequest one = MakeRequest(m, n, k);
+  v1::Product& product = *request.add_products();
+  product = one.product();
+  product.mutable_a()->set_payload(request.payloads_size());
+  product.mutable_b()->set_payload(request.payloads_size() + 1);
+  for (std::string& payload : *one.mutable_payloads()) request.add_payloads(std::move(payload));
 }
 
 // The message in pieces of `segment_bytes` (the last one shorter); it must outlive them.

@@ -197,6 +197,23 @@ TEST_F(LogTest, SlowAndFailedCallsAreWarnings) {
   EXPECT_FALSE(records[1].contains("m"));
 }
 
+TEST_F(LogTest, ACallOfManyProductsTellsHowMany) {
+  InitLogging({.level = LogLevel::kDebug, .format = LogFormat::kJson});
+  const auto records = Records([] {
+    CallRecord many = Call();
+    many.dtype = {};
+    many.products = 32;
+    many.products_failed = 2;
+    LogCall(many);
+    LogCall(Call());
+  });
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[0]["products"], 32);
+  EXPECT_EQ(records[0]["products_failed"], 2);
+  EXPECT_FALSE(records[0].contains("m"));
+  EXPECT_FALSE(records[1].contains("products"));
+}
+
 TEST_F(LogTest, AStormOfFailuresIsCutShort) {
   InitLogging({.format = LogFormat::kJson});
   constexpr int kCalls = 20 * kCallWarningsPerSecond;

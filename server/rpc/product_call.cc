@@ -1,0 +1,152 @@
+#include "server/rpc/product_call.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/reason.h"
+#include "server/telemetry/logging.h"
+
+namespace gemm {
+namespace {
+
+// Up to here decoding costs less than handing the call to another thread.
+constexpr size_t kDecodeInlineBytes = 32 << 10;
+
+// "ipv4:10.0.0.7:41234" -> "ipv4:10.0.0.7": one machine is one caller, however many connections.
+std::string HostOf(const std::string& peer) { return peer.substr(0, peer.rfind(':')); }
+
+}  // namespace
+
+ProductCall::ProductCall(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context,
+                         const ProductMethod& method)
+    : Call(context, grpc_context, method.method, context.product_admission,
+           context.options.message_limit_bytes),
+      method_(method) {
+  // First counted, then asked, so that a drain either sees this call or has it refused.
+  context.products_in_flight.Add();
+  refused_ = context.refusing;
+  if (refused_) {
+    context.products_in_flight.Remove();
+    Fail(ErrorWithReason(Reason::kDraining, "the server is shutting down"));
+  } else {
+    Open();
+  }
+}
+
+ProductCall::~ProductCall() {
+  if (!refused_) context().products_in_flight.Remove();
+}
+
+void ProductCall::OnMessage() {
+  if (message().Length() <= kDecodeInlineBytes) {
+    Decode();
+  } else {
+    context().executor.Post([this] { Decode(); });
+  }
+}
+
+void ProductCall::Decode() {
+  const absl::Time start = absl::Now();
+  absl::StatusOr<std::unique_ptr<Job>> job = MakeJob();
+  decode_ = absl::Now() - start;
+  FreeMessage();
+  if (!job.ok()) return OnJobDone(job.status(), nullptr);
+  Metrics& metrics = context().metrics;
+  metrics.ObservePhase(Phase::kAdmit, admit_duration());
+  metrics.ObservePhase(Phase::kReceive, receive_duration());
+  metrics.ObservePhase(Phase::kDecode, decode_);
+  metrics.AddBytes(Direction::kIn, (*job)->input.size_bytes());
+  context().engine.Submit(*std::move(job));
+}
+
+absl::StatusOr<std::unique_ptr<Job>> ProductCall::MakeJob() {
+  if (cancel_->cancelled()) return ErrorWithReason(Reason::kCallerGone, "the caller has gone");
+  const MessageSlices slices(message());
+  absl::StatusOr<DecodedProducts> decoded =
+      method_.decode(slices.segments(), context().options.message_limit_bytes, request_id_);
+  if (!decoded.ok()) return decoded.status();
+
+  auto job = std::make_unique<Job>();
+  absl::StatusOr<HostBuffer> input = context().engine.AllocateHost(decoded->input_bytes);
+  if (!input.ok()) return input.status();
+  absl::StatusOr<HostBuffer> output = context().engine.AllocateHost(decoded->output_bytes, *input);
+  if (!output.ok()) return output.status();
+  PayloadReader payloads(slices.segments());
+  for (const PayloadCopy& copy : decoded->copies) {
+    payloads.Copy(copy.source, input->data() + copy.offset_bytes);
+  }
+
+  job->products = std::move(decoded->products);
+  job->input = *std::move(input);
+  job->output = *std::move(output);
+  job->caller = HostOf(peer());
+  job->deadline = deadline();
+  job->cancel = cancel_;
+  job->done = [this](absl::Status status, std::unique_ptr<Job> done) {
+    // Replying writes to the socket, up to milliseconds: not on the thread that runs the device.
+    context().executor.Post([this, status = std::move(status), done = std::move(done)]() mutable {
+      OnJobDone(std::move(status), std::move(done));
+    });
+  };
+  return job;
+}
+
+void ProductCall::OnJobDone(absl::Status status, std::unique_ptr<Job> job) {
+  ReleaseMessage();
+  absl::StatusOr<grpc::ByteBuffer> reply =
+      status.ok() ? method_.make_reply(*job, {admit_duration(), receive_duration(), decode_})
+                  : absl::StatusOr<grpc::ByteBuffer>(std::move(status));
+  Log(reply.status(), job.get());
+  if (!reply.ok()) return Fail(reply.status());
+  uint64_t result_bytes = 0;
+  for (const JobProduct& product : job->products) {
+    if (product.status.ok()) result_bytes += product.output_bytes;
+  }
+  context().metrics.AddBytes(Direction::kOut, result_bytes);
+  Reply(*std::move(reply));
+}
+
+void ProductCall::Log(const absl::Status& status, const Job* job) const {
+  const absl::Duration total = absl::Now() - started();
+  if (!CallIsLogged(static_cast<int>(status.code()), total)) return;
+  CallRecord record;
+  const std::string caller = peer();
+  const std::string trace = traceparent();
+  record.method = method_.name;
+  record.peer = caller;
+  record.request_id = request_id_;
+  record.traceparent = trace;
+  record.phases[static_cast<int>(Phase::kAdmit)] = admit_duration();
+  record.phases[static_cast<int>(Phase::kReceive)] = receive_duration();
+  record.phases[static_cast<int>(Phase::kDecode)] = decode_;
+  if (job != nullptr) {
+    record.phases[static_cast<int>(Phase::kQueue)] = job->queue;
+    const auto at_least = [&record](Phase phase, absl::Duration duration) {
+      absl::Duration& logged = record.phases[static_cast<int>(phase)];
+      logged = std::max(logged, duration);
+    };
+    for (const JobProduct& product : job->products) {
+      record.products_failed += !product.status.ok();
+      at_least(Phase::kCopyIn, product.report.copy_in);
+      at_least(Phase::kCompute, product.report.compute);
+      at_least(Phase::kCopyOut, product.report.copy_out);
+    }
+    if (method_.method == RpcMethod::kMultiplyBatch) {
+      record.products = static_cast<int64_t>(job->products.size());
+    } else {
+      const JobProduct& product = job->products.front();
+      record.m = product.problem.m;
+      record.n = product.problem.n;
+      record.k = product.problem.k;
+      record.batch_count = product.problem.batch_count;
+      record.dtype = NameOf(product.problem.dtype);
+      record.kernel = product.report.kernel;
+    }
+  }
+  record.total = total;
+  record.grpc_code = static_cast<int>(status.code());
+  record.message = std::string_view(status.message().data(), status.message().size());
+  LogCall(record);
+}
+
+}  // namespace gemm

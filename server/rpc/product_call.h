@@ -1,0 +1,57 @@
+// The calls that multiply, Multiply and MultiplyBatch: decode into page-locked memory, queue, reply
+// from page-locked memory.
+
+#ifndef GEMMD_SERVER_RPC_PRODUCT_CALL_H_
+#define GEMMD_SERVER_RPC_PRODUCT_CALL_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "server/engine/job.h"
+#include "server/rpc/call.h"
+#include "server/rpc/decode.h"
+#include "server/rpc/reply.h"
+
+namespace gemm {
+
+// What is a method's own.
+struct ProductMethod {
+  RpcMethod method;
+  std::string_view name;
+  decltype(&DecodeMultiply) decode;
+  decltype(&MakeMultiplyReply) make_reply;
+};
+
+inline constexpr ProductMethod kMultiplyMethod = {RpcMethod::kMultiply, "Multiply", DecodeMultiply,
+                                                  MakeMultiplyReply};
+inline constexpr ProductMethod kMultiplyBatchMethod = {RpcMethod::kMultiplyBatch, "MultiplyBatch",
+                                                       DecodeMultiplyBatch, MakeMultiplyBatchReply};
+
+class ProductCall final : public Call {
+ public:
+  // `method` is one of the above.
+  ProductCall(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context,
+              const ProductMethod& method);
+
+ private:
+  ~ProductCall() override;
+  void OnMessage() override;
+  void OnCallerGone() override { context().engine.Cancel(*cancel_); }
+
+  void Decode();
+  absl::StatusOr<std::unique_ptr<Job>> MakeJob();
+  // With the job when it was submitted, without it when it was refused before.
+  void OnJobDone(absl::Status status, std::unique_ptr<Job> job);
+  void Log(const absl::Status& status, const Job* job) const;
+
+  const ProductMethod& method_;
+  bool refused_ = false;  // constant after the constructor; then it is not counted as in flight
+  const std::shared_ptr<CancelToken> cancel_ = std::make_shared<CancelToken>();
+  std::string request_id_;
+  absl::Duration decode_ = absl::ZeroDuration();
+};
+
+}  // namespace gemm
+
+#endif  // GEMMD_SERVER_RPC_PRODUCT_CALL_H_
