@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <memory>
+#include <future>
 #include <thread>
+#include <utility>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "server/reason.h"
 
@@ -15,20 +15,27 @@ namespace gemm {
 namespace {
 
 constexpr absl::Duration kLong = absl::Hours(1);
-constexpr absl::Duration kPatience = absl::Seconds(30);
+constexpr std::chrono::seconds kPatience{30};
 
-// Notes how a message was given up.
-struct Outcome {
-  absl::Notification given_up;
-  absl::Status status;
-
+// How a message was given up.
+class Outcome {
+ public:
   Receiving::GiveUp Noting() {
-    return [this](absl::Status why) {
-      status = std::move(why);
-      given_up.Notify();
-    };
+    return [this](absl::Status why) { promise_.set_value(std::move(why)); };
   }
+
+  bool GivenUp(std::chrono::seconds within = kPatience) {
+    return future_.wait_for(within) == std::future_status::ready;
+  }
+  // Once it was given up.
+  absl::Status status() { return future_.get(); }
+
+ private:
+  std::promise<absl::Status> promise_;
+  std::shared_future<absl::Status> future_ = promise_.get_future().share();
 };
+
+constexpr std::chrono::seconds kNow{0};
 
 Receiving::Ticket AddArmed(Receiving& receiving, uint64_t bytes, Outcome& outcome) {
   const Receiving::Ticket ticket = receiving.Add(bytes, outcome.Noting());
@@ -40,9 +47,9 @@ TEST(ReceivingTest, WhatDoesNotComeIsGivenUpOnce) {
   Outcome outcome;
   Receiving receiving(absl::Milliseconds(1));
   const Receiving::Ticket ticket = AddArmed(receiving, 1000, outcome);
-  ASSERT_TRUE(outcome.given_up.WaitForNotificationWithTimeout(kPatience));
-  EXPECT_EQ(ReasonOf(outcome.status), Reason::kReceiveTimeout);
-  EXPECT_EQ(outcome.status.code(), absl::StatusCode::kDeadlineExceeded);
+  ASSERT_TRUE(outcome.GivenUp());
+  EXPECT_EQ(ReasonOf(outcome.status()), Reason::kReceiveTimeout);
+  EXPECT_EQ(outcome.status().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_FALSE(receiving.Remove(ticket));
 }
 
@@ -52,8 +59,8 @@ TEST(ReceivingTest, WhatHasComeIsNot) {
   Receiving receiving(absl::Milliseconds(1));
   EXPECT_TRUE(receiving.Remove(AddArmed(receiving, 1000, outcome)));
   AddArmed(receiving, 1000, later);
-  ASSERT_TRUE(later.given_up.WaitForNotificationWithTimeout(kPatience));
-  EXPECT_FALSE(outcome.given_up.HasBeenNotified());
+  ASSERT_TRUE(later.GivenUp());
+  EXPECT_FALSE(outcome.GivenUp(kNow));
 }
 
 TEST(ReceivingTest, NothingIsGivenUpBeforeItIsArmed) {
@@ -62,8 +69,8 @@ TEST(ReceivingTest, NothingIsGivenUpBeforeItIsArmed) {
   Receiving receiving(absl::Milliseconds(1));
   const Receiving::Ticket ticket = receiving.Add(1, early.Noting());
   AddArmed(receiving, 1, armed);
-  ASSERT_TRUE(armed.given_up.WaitForNotificationWithTimeout(kPatience));
-  EXPECT_FALSE(early.given_up.HasBeenNotified());
+  ASSERT_TRUE(armed.GivenUp());
+  EXPECT_FALSE(early.GivenUp(kNow));
   EXPECT_TRUE(receiving.Remove(ticket));
   receiving.Arm(ticket);  // too late, and no harm
 }
@@ -74,8 +81,8 @@ TEST(ReceivingTest, LargeMessagesMayTakeLonger) {
   Receiving receiving(absl::Milliseconds(1));
   const Receiving::Ticket ticket = AddArmed(receiving, uint64_t{1} << 31, large);  // 215 s
   AddArmed(receiving, 1, small);
-  ASSERT_TRUE(small.given_up.WaitForNotificationWithTimeout(kPatience));
-  EXPECT_FALSE(large.given_up.HasBeenNotified());
+  ASSERT_TRUE(small.GivenUp());
+  EXPECT_FALSE(large.GivenUp(kNow));
   EXPECT_TRUE(receiving.Remove(ticket));
 }
 
@@ -87,8 +94,8 @@ TEST(ReceivingTest, ADrainShortensTheTimeOfAllAndSaysWhy) {
   receiving.Drain(absl::Milliseconds(1));
   AddArmed(receiving, 1, after);
   for (Outcome* outcome : {&before, &after}) {
-    ASSERT_TRUE(outcome->given_up.WaitForNotificationWithTimeout(kPatience));
-    EXPECT_EQ(ReasonOf(outcome->status), Reason::kDraining);
+    ASSERT_TRUE(outcome->GivenUp());
+    EXPECT_EQ(ReasonOf(outcome->status()), Reason::kDraining);
   }
 }
 
@@ -98,7 +105,7 @@ TEST(ReceivingTest, EndsAtOnceWithMessagesUnderWay) {
     Receiving receiving(kLong);
     AddArmed(receiving, 1, outcome);
   }
-  EXPECT_FALSE(outcome.given_up.HasBeenNotified());
+  EXPECT_FALSE(outcome.GivenUp(kNow));
 }
 
 TEST(ReceivingTest, EachMessageIsEitherRemovedOrGivenUp) {
@@ -122,7 +129,7 @@ TEST(ReceivingTest, EachMessageIsEitherRemovedOrGivenUp) {
       });
     }
     for (std::thread& thread : threads) thread.join();
-    const absl::Time end = absl::Now() + kPatience;
+    const absl::Time end = absl::Now() + absl::FromChrono(kPatience);
     while (given_up + removed < kThreads * kEach && absl::Now() < end) {
       absl::SleepFor(absl::Milliseconds(1));
     }
