@@ -1,11 +1,13 @@
 """A server that behaves as told, for what the real one cannot be made to do on demand."""
 
+import collections
 import contextlib
 import functools
 import threading
 from concurrent import futures
 
 import grpc
+import numpy as np
 from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
 
@@ -91,3 +93,139 @@ def parse_request(request):
         message.payloads
     )
     return message
+
+
+class FakeStore:
+    """Matrices and products, f32 only, as the contract has them. `interfere(method, request,
+    context, call number of this method)` may refuse a call before anything happens."""
+
+    def __init__(self, interfere=lambda *_: None):
+        self.interfere = interfere
+        self.matrices = {}  # name: array, rows that are there
+        self.writes = []  # name, first row, rows, of the calls that came through
+        self._counts = collections.Counter()
+        self._lock = threading.Lock()
+
+    def behave(self, number, request, context):
+        method = self.server.methods[number]
+        name = method.rpartition("/")[2]
+        message = getattr(_contract, f"{name}Request").FromString(request)
+        with self._lock:
+            count = self._counts[name]
+            self._counts[name] += 1
+        self.interfere(name, message, context, count)
+        with self._lock:
+            reply = getattr(self, f"_{name}")(message, context)
+        return b"" if reply is None else reply.SerializeToString()
+
+    def calls(self, name):
+        return self._counts[name]
+
+    def forget_all(self):
+        """As a restart does."""
+        with self._lock:
+            self.matrices.clear()
+
+    def _find(self, name, context):
+        if name not in self.matrices:
+            refuse(context, grpc.StatusCode.NOT_FOUND, f"no matrix {name}", "MATRIX_NOT_FOUND")
+        return self.matrices[name]
+
+    def _state(self, name):
+        array, written = self.matrices[name]
+        state = {"name": name, "data_type": 1, "rows": len(array), "columns": array.shape[1]}
+        state |= {"rows_written": int(written.sum()), "sealed": bool(written.all())}
+        return state
+
+    def _CreateMatrix(self, request, context):
+        if request.name not in self.matrices:
+            shape = (request.rows, request.columns)
+            self.matrices[request.name] = np.zeros(shape, "f4"), np.zeros(request.rows, bool)
+        return _contract.CreateMatrixReply(matrix=self._state(request.name))
+
+    def _WriteRows(self, request, context):
+        array, written = self._find(request.name, context)
+        rows = slice(request.row_begin, request.row_begin + request.row_count)
+        sent = np.frombuffer(request.payloads[0], "f4").reshape(array[rows].shape)
+        missing = ~written[rows]
+        array[rows][missing] = sent[missing]
+        written[rows] = True
+        self.writes.append((request.name, request.row_begin, request.row_count))
+        return _contract.WriteRowsReply(matrix=self._state(request.name))
+
+    def _use(self, name, context):
+        array, written = self._find(name, context)
+        if not written.all():
+            code = grpc.StatusCode.FAILED_PRECONDITION
+            refuse(context, code, f"rows of {name} are missing", "MATRIX_NOT_SEALED")
+        return array
+
+    def _ReadRows(self, request, context):
+        array = self._use(request.name, context)
+        rows = array[request.row_begin : request.row_begin + request.row_count]
+        reply = _contract.ReadRowsReply(matrix=self._state(request.name))
+        reply.payloads.append(rows.tobytes())
+        return reply
+
+    def _GetMatrix(self, request, context):
+        self._find(request.name, context)
+        return _contract.GetMatrixReply(matrix=self._state(request.name))
+
+    def _DeleteMatrix(self, request, context):
+        self._find(request.name, context)
+        del self.matrices[request.name]
+
+    def _product(self, product, payloads):
+        def operand(operand, rows, columns):
+            shape = (columns, rows) if operand.transposed else (rows, columns)
+            if operand.HasField("matrix"):
+                begin, count = operand.matrix.row_begin, operand.matrix.row_count
+                array = self.matrices[operand.matrix.name][0][begin : begin + count]
+            else:
+                array = np.frombuffer(payloads[operand.payload], "f4").reshape(shape)
+            return array.T if operand.transposed else array
+
+        a = operand(product.a, product.m, product.k)
+        return product.alpha * (a @ operand(product.b, product.k, product.n))
+
+    def _Multiply(self, request, context):
+        for operand in (request.product.a, request.product.b):
+            if operand.HasField("matrix"):
+                self._use(operand.matrix.name, context)
+        return _contract.MultiplyReply(
+            payloads=[self._product(request.product, request.payloads).tobytes()]
+        )
+
+    def _MultiplyBatch(self, request, context):
+        reply = _contract.MultiplyBatchReply()
+        for product in request.products:
+            result = reply.results.add()
+            reason = self.fails(product)
+            if reason is None:
+                result.report.kernel = "fake"
+                reply.payloads.append(self._product(product, request.payloads).tobytes())
+            else:
+                code, text = reason
+                result.error.code, result.error.message = code.value[0], text
+                detail = result.error.details.add()
+                detail.Pack(error_details_pb2.ErrorInfo(reason=text, domain="gemmd"))
+                reply.payloads.append(b"")
+        return reply
+
+    def fails(self, product):
+        """Code and reason of a product of a batch that is to fail, or None."""
+        name = product.b.matrix.name
+        if name and name not in self.matrices:
+            return grpc.StatusCode.NOT_FOUND, "MATRIX_NOT_FOUND"
+        if name and not self.matrices[name][1].all():
+            return grpc.StatusCode.FAILED_PRECONDITION, "MATRIX_NOT_SEALED"
+        return None
+
+
+@contextlib.contextmanager
+def store_server(*arguments):
+    """A FakeStore, its address and its server as attributes."""
+    store = FakeStore(*arguments)
+    with fake_server(store.behave) as server:
+        store.server, store.address = server, server.address
+        yield store

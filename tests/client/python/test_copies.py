@@ -5,10 +5,10 @@ import tracemalloc
 import numpy as np
 import pytest
 from fake_server import fake_server, parse_request, product_reply
-from harness import MIB, small_integers
+from harness import MIB, running_server, small_integers
 
 import gemmd
-from gemmd import _payload, _wire
+from gemmd import _panels, _payload, _wire
 from gemmd._allocator import expect_message
 from gemmd._payload import MIN_PIECE_BYTES, make_payload, stored_form
 
@@ -84,6 +84,47 @@ def test_the_join_is_the_only_allocation(monkeypatch):
         tracemalloc.stop()
     assert message_bytes < len(message) < message_bytes + 100
     assert peak < message_bytes + MIB // 4
+
+
+def traced_peak(call):
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_put_and_get_copy_once(monkeypatch):
+    """A panel is joined into its message, and a reply written into the result: nothing else of
+    the size of a matrix, or of a panel, is ever made."""
+    array = np.ones((64 * MIB // 4096, 1024), np.float32)
+    panel = _panels.PANEL_BYTES
+    with running_server() as server, gemmd.Client(server.address, channels=1) as client:
+        client.put(array[:5000]).get()  # What the first call makes, and keeps.
+        with monkeypatch.context() as patch:
+            patch.setattr(_payload.np, "ascontiguousarray", None)
+            put_peak = traced_peak(lambda: client.put(array, name="it"))
+        assert panel <= put_peak < panel + MIB
+        matrix = client.get_matrix("it")
+        # One reply is let go of when the next is there.
+        assert array.nbytes <= traced_peak(matrix.get) < array.nbytes + 2 * panel + 4 * MIB
+        into = np.empty_like(array)
+        assert traced_peak(lambda: matrix.get(out=into)) < 2 * panel + 4 * MIB
+        np.testing.assert_array_equal(into, array)
+
+
+def test_a_large_product_copies_once():
+    a, b = np.ones((16 * MIB // 1024, 1024), np.float32), np.ones((1024, 1024), np.float32)
+    panel = _panels.PANEL_BYTES
+    with running_server() as server, gemmd.Client(
+        server.address, channels=1, message_limit_bytes=2 * panel
+    ) as client:
+        out = np.empty((len(a), 1024), np.float32)
+        client.matmul(a, b, out=out)
+        # A message and the reply to it.
+        assert traced_peak(lambda: client.matmul(a, b, out=out)) < 3 * panel + 4 * MIB
+        assert (out == 1024).all()
 
 
 def sent(result_shape, multiply):

@@ -90,11 +90,29 @@ def test_examples(server):
     )
     for words in ("compute", "whole call", "NumPy here"):
         assert words in output
+    output = run(
+        sys.executable, EXAMPLES / "resident.py", server.address, environment=example_environment()
+    )
+    assert "row by row the same: True" in output
+    output = run(
+        sys.executable,
+        EXAMPLES / "break_even.py",
+        f"--address={server.address}",
+        "--sizes=16,200,600",
+        "--batch=20",
+        "--seconds=0.01",
+        "--link=a wire",
+        environment=example_environment(),
+    )
+    assert "link: a wire" in output and "faster than NumPy here" in output
+    for words in ("NumPy", "inline", "resident", "kept", "batch"):
+        assert words in output
 
 
 def test_examples_say_what_is_wrong():
     for example in sorted(EXAMPLES.glob("*.py")):
-        address = ["--address=127.0.0.1:1"] if example.name == "phases.py" else ["127.0.0.1:1"]
+        by_flag = example.name in ("phases.py", "break_even.py")
+        address = ["--address=127.0.0.1:1" if by_flag else "127.0.0.1:1"]
         result = harness.run([sys.executable, example, *address], environment=example_environment())
         assert result.returncode == 1
         assert "is gemmd running there" in result.stderr and "Traceback" not in result.stderr

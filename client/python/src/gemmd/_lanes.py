@@ -12,6 +12,9 @@ from gemmd.errors import GemmdError
 
 Task = TypeVar("Task")
 
+_INTERRUPT_WAIT = 0.2  # seconds that Ctrl-C may take
+_GIVE_UP_WAIT = 5.0  # seconds; calls that are cancelled end at once
+
 # Called with the bytes that are done and those of all.
 Progress = Callable[[int, int], None]
 
@@ -72,8 +75,11 @@ class Lanes:
         lock = threading.Lock()
         waiting = iter(tasks)  # guarded by lock, as is failures
         failures: list[BaseException] = []
+        working = width  # guarded by lock
+        finished = threading.Event()
 
         def drain(number: int) -> None:
+            nonlocal working
             lane = Lane(self._transport, self._make_deadline, number, group)
             try:
                 while not group.given_up.is_set():
@@ -86,21 +92,30 @@ class Lanes:
                 with lock:
                     failures.append(failure)
                 group.give_up()
+            finally:
+                with lock:
+                    working -= 1
+                    if working == 0:
+                        finished.set()
 
-        threads = [
-            threading.Thread(target=drain, args=(number,), name=f"gemmd-lane-{number}", daemon=True)
-            for number in range(width)
-        ]
+        started = 0
         try:
-            for thread in threads:
+            for number in range(width):
+                name = f"gemmd-lane-{number}"
+                thread = threading.Thread(target=drain, args=(number,), name=name, daemon=True)
+                started += 1
                 thread.start()
-            for thread in threads:
-                thread.join()
-        except BaseException:  # An interrupt.
+            # Not join, and not for ever: an interrupt breaks the one, and may get lost just before
+            # the other.
+            while not finished.wait(_INTERRUPT_WAIT):
+                pass
+        except BaseException:  # An interrupt, or no thread to be had.
             group.give_up()
-            for thread in threads:
-                if thread.ident is not None:
-                    thread.join()
+            with lock:
+                working -= width - started
+                if working == 0:
+                    finished.set()
+            finished.wait(_GIVE_UP_WAIT)
             raise
         if failures:
             raise failures[0]

@@ -18,7 +18,7 @@ from gemmd._operands import Operands
 from gemmd._panels import PANEL_BYTES
 from gemmd._payload import Array
 from gemmd._wire import join_message
-from gemmd.errors import GemmdError, MatrixNotFound
+from gemmd.errors import GemmdError, MatrixNotFound, MatrixNotSealed
 
 _MOST_PRODUCTS = 4096  # of a message, by the contract
 _LEAST_PRODUCTS = 32  # from here on a message costs less than its products
@@ -117,12 +117,16 @@ class Sender:
                 failed = self._exchange(message, lane)
             except GemmdError as error:
                 if self._stop_early:
-                    raise _with_index(error, message.units[0].index) from None
+                    raise with_index(error, message.units[0].index) from None
                 failed = []
                 for unit in message.units:
                     self._fail(unit, error)
             busy = [each for each in failed if each[1].code == "UNAVAILABLE"]
-            lost = [unit for unit, reason in failed if isinstance(reason, MatrixNotFound)]
+            lost = [
+                unit
+                for unit, reason in failed
+                if isinstance(reason, (MatrixNotFound, MatrixNotSealed))
+            ]
             again = [unit for unit, _ in busy]
             if busy:
                 slowest = max((reason for _, reason in busy), key=lambda x: x.retry_delay or 0.0)
@@ -172,10 +176,10 @@ class Sender:
 
     def _fail(self, unit: Unit, error: GemmdError) -> None:
         with self._lock:
-            self.errors[unit.index] = _with_index(error, unit.index)
+            self.errors[unit.index] = with_index(error, unit.index)
 
 
-def _with_index(error: GemmdError, index: int) -> GemmdError:
+def with_index(error: GemmdError, index: int) -> GemmdError:
     mine: Any = copy.copy(error)
     mine.index = index
     return mine  # type: ignore[no-any-return]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
+import time
 import uuid
 import weakref
 import zlib
@@ -28,12 +29,15 @@ from gemmd.errors import (
     GemmdError,
     MatrixExists,
     MatrixNotFound,
+    MatrixNotSealed,
+    QuotaExceeded,
 )
 from gemmd.matrix import Stored
 from gemmd.results import MatrixInfo
 
 Result = TypeVar("Result")
 
+_ROOM_WAITS = (0.0, 0.02, 0.1)  # seconds; what is let go of goes just after its last reply
 _UPLOADS = 3  # of one matrix, by a server that restarts meanwhile
 _DELETE_TIMEOUT = 5.0  # seconds; what is not deleted in time expires
 
@@ -111,8 +115,22 @@ class Matrices:
             columns=stored.columns,
             time_to_live_ns=stored.ttl_ns,
         )
-        reply, _ = lane.call(_contract.CREATE_MATRIX, request.SerializeToString())
+        reply, _ = self.with_room(
+            lambda: lane.call(_contract.CREATE_MATRIX, request.SerializeToString())
+        )
         return _messages.matrix_info(_messages.parse(_contract.CreateMatrixReply, reply).matrix)
+
+    def with_room(self, call: Callable[[], Result]) -> Result:
+        """What `call` returns, which makes a matrix. When your share is used up it is called
+        again, once those are gone whose handles are, and the calls that still used them."""
+        for wait in _ROOM_WAITS:
+            try:
+                return call()
+            except QuotaExceeded:
+                if not self._reaper.flush():
+                    raise
+                time.sleep(wait)
+        return call()
 
     # Many calls each.
 
@@ -128,7 +146,8 @@ class Matrices:
         for attempt in range(_UPLOADS):
             try:
                 state = self._create(stored, lanes.single())
-                if state.rows_written > 0 and not (exist_ok or attempt > 0):
+                # One without elements is complete from the start, whoever made it.
+                if state.rows_written and source.nbytes and not (exist_ok or attempt > 0):
                     raise _exists(
                         stored.name,
                         "delete it first, choose another name, or say exist_ok=True if it was made "
@@ -160,7 +179,7 @@ class Matrices:
             )
             message = join_message(request.SerializeToString(), [payload])
             begin_of_rows = len(message) - payload.size_bytes
-            checksums[number] = zlib.adler32(memoryview(message)[begin_of_rows:])
+            checksums[number] = zlib.crc32(memoryview(message)[begin_of_rows:])
             if known is not None and checksums[number] != known[number]:
                 raise _SourceChanged
             lane.call(_contract.WRITE_ROWS, message)
@@ -199,20 +218,22 @@ class Matrices:
         for _ in range(_UPLOADS - 1):
             try:
                 return call()
-            except MatrixNotFound:
+            except (MatrixNotFound, MatrixNotSealed):
                 for each in stored:
                     self.restore(each, lanes)
         return call()
 
     def restore(self, stored: Stored, lanes: Lanes) -> None:
-        """Sends again what the server has lost. MatrixNotFound when that cannot be."""
+        """Sends again what the server has lost, or lacks rows of. MatrixNotFound when that cannot
+        be."""
         with stored.lock:
-            try:
-                if not stored.deleted:
-                    self.info(stored.name, lanes.single())
-                    return
-            except MatrixNotFound:
-                pass
+            found = False
+            if not stored.deleted:
+                with contextlib.suppress(MatrixNotFound):
+                    sealed = self.info(stored.name, lanes.single()).sealed
+                    if sealed or stored.source is None:
+                        return
+                    found = True
             source = stored.source
             if source is None:
                 raise _lost(
@@ -223,7 +244,7 @@ class Matrices:
                     "array to send again",
                 )
             try:
-                self.upload(stored, source, lanes, Meter(None, 0), exist_ok=False)
+                self.upload(stored, source, lanes, Meter(None, 0), exist_ok=found)
             except _SourceChanged:
                 self._reaper.start()
                 self._reaper.add(stored.name)
@@ -280,7 +301,7 @@ class _Reaper:
     def __init__(self, delete: Callable[[str], bool]) -> None:
         self._delete = delete
         # Its put may be called from a finalizer, whatever the thread is in the middle of.
-        self._names: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._names: queue.SimpleQueue[str | threading.Event | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None  # guarded by _lock
         self._closing = False
@@ -295,6 +316,14 @@ class _Reaper:
     def add(self, name: str | None) -> None:
         self._names.put(name)
 
+    def flush(self) -> bool:
+        """Waits for what is known by now. False when there has never been anything."""
+        if self._thread is None:
+            return False
+        done = threading.Event()
+        self._names.put(done)
+        return done.wait(_DELETE_TIMEOUT)
+
     def close(self) -> None:
         """Waits for what is known by now, unless the server does not answer."""
         with self._lock:
@@ -305,5 +334,8 @@ class _Reaper:
 
     def _run(self) -> None:
         while (name := self._names.get()) is not None:
+            if isinstance(name, threading.Event):
+                name.set()
+                continue
             if not self._delete(name) and self._closing:
                 return

@@ -20,6 +20,7 @@ from gemmd.matrix import Matrix
 from gemmd.results import Candidate, Device, Explanation, MatrixInfo, Report, ServerInfo
 
 _PHASES = ("admit", "receive", "decode", "queue", "copy_in", "compute", "copy_out")
+_DATA_TYPES = {np.dtype(dtype): _contract.DATA_TYPES[name] for dtype, name in DATA_TYPES.items()}
 _DTYPES = {_contract.DATA_TYPES[name]: dtype for dtype, name in DATA_TYPES.items()}
 
 
@@ -85,7 +86,7 @@ class Terms:
 def describe_product(product: Any, operands: Operands, terms: Terms, payloads: Payloads) -> None:
     """Fills a Product in, and adds to the payloads what it needs."""
     product.m, product.n, product.k = operands.m, operands.n, operands.k
-    product.data_type = data_type_number(operands.dtype.name)
+    product.data_type = _DATA_TYPES[operands.dtype]
     product.precision = terms.precision
     product.alpha, product.beta = terms.alpha, terms.beta
     count = math.prod(operands.batch)

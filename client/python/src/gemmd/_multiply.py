@@ -21,7 +21,7 @@ from gemmd._operands import Factor, Operands
 from gemmd._panels import cut, panel_rows
 from gemmd._payload import Array, stored_form
 from gemmd._plan import bytes_of_call, is_shared, make_plan
-from gemmd.errors import InvalidArgument, ResourceExhausted
+from gemmd.errors import GemmdError, InvalidArgument, ResourceExhausted
 from gemmd.matrix import Matrix, Stored
 from gemmd.results import Report, ServerInfo
 
@@ -144,8 +144,9 @@ class Multiplier:
             return result, report
         with contextlib.ExitStack() as temporary:
             operands = self._within_limit(operands, lanes, temporary)
-            _, report = self.inline(
-                operands, replace(terms, keep=stored.name), lanes, lanes.single()
+            terms = replace(terms, keep=stored.name)
+            _, report = self._matrices.with_room(
+                lambda: self.inline(operands, terms, lanes, lanes.single())
             )
         return result, report
 
@@ -191,7 +192,16 @@ class Multiplier:
         try:
             self._matrices.upload(stored, source, lanes, meter, exist_ok=False)
             yield Matrix(self._client, stored, transposed=transposed)
-        finally:
+        except BaseException:
+            self._matrices.delete_later(stored)
+            raise
+        self._delete(stored, lanes)
+
+    def _delete(self, stored: Stored, lanes: Lanes) -> None:
+        """At once, since the next may need the room."""
+        try:
+            self._matrices.delete(stored, lanes.single())
+        except GemmdError:  # The product has succeeded nevertheless.
             self._matrices.delete_later(stored)
 
     # Panels.
@@ -277,10 +287,8 @@ class Multiplier:
         """D of two matrices, b being on the server, by rows of a."""
         if isinstance(one.a, Matrix) and one.a._transposed:  # Whose rows cannot be taken.
             result, report = self.kept(one, terms, lanes, None)
-            try:
-                self._matrices.download(result._stored, 0, into, lanes, meter)
-            finally:
-                self._matrices.delete_later(result._stored)
+            self._matrices.download(result._stored, 0, into, lanes, meter)
+            self._delete(result._stored, lanes)
             return [] if report is None else [report]
 
         item = one.dtype.itemsize

@@ -19,6 +19,9 @@ _MAX_INT64 = 2**63 - 1
 # The element types of the contract, by NumPy's name.
 DATA_TYPES = {"float32": "DATA_TYPE_F32", "float64": "DATA_TYPE_F64"}
 
+# NumPy's names of those, in either byte order: asking a dtype for its name takes microseconds.
+_NAMES = {np.dtype(name).newbyteorder(order): name for name in DATA_TYPES for order in ("<", ">")}
+
 _INTEGER_CAST = "cast it to numpy.float64 (exact up to 2**53) or numpy.float32 (up to 2**24)"
 _CASTS = {  # by dtype.kind
     "b": "cast it to numpy.float32",
@@ -158,7 +161,7 @@ def as_array(name: str, value: npt.ArrayLike) -> Array:
         array = np.asarray(value)
     except (TypeError, ValueError) as error:
         raise InvalidType(f"{name} cannot be made an array: {error}", field=name) from error
-    if array.dtype.name not in DATA_TYPES:
+    if array.dtype not in _NAMES:
         cast = _CASTS.get(array.dtype.kind, "cast it to numpy.float32 or numpy.float64")
         raise InvalidType(
             f"{name} has dtype {array.dtype}; the service takes float32 and float64 and never "
@@ -170,7 +173,7 @@ def as_array(name: str, value: npt.ArrayLike) -> Array:
 
 
 def _check_same_type(name: str, array: Factor, dtype: np.dtype[Any]) -> None:
-    if array.dtype.name != dtype.name:
+    if _NAMES[array.dtype] != _NAMES[dtype]:
         raise InvalidType(
             f"{name} has dtype {array.dtype} but a has {dtype.name}; a product has one type",
             field=name,

@@ -124,7 +124,10 @@ class Transport:
                 if not self._closed:
                     raise
                 raise Cancelled("the client is closed") from None
-            self.wait_after(error, retries, deadline, group)
+            try:
+                self.wait_after(error, retries, deadline, group)
+            finally:
+                del error  # Which would refer to this frame, and it to our callers' matrices.
             retries += 1
 
     def wait_after(
@@ -133,7 +136,10 @@ class Transport:
         """Waits for the next attempt; raises `error` when there is to be none."""
         wait = self.retry.wait_after(error, retries, deadline.left())
         if wait is None:
-            raise error from None
+            try:
+                raise error from None
+            finally:
+                del error
         (threading.Event() if group is None else group.given_up).wait(wait)
 
     def check_process(self) -> None:

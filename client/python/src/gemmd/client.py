@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import re
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -228,8 +229,8 @@ class Client:
             Unimplemented: No kernel of the server's device can do it.
             Internal: The server's device failed.
         """
-        if not isinstance(keep, (bool, str)):
-            raise InvalidType(f"keep is of type {type(keep).__name__}; it must be a bool or a name")
+        if not isinstance(keep, bool):
+            _check_name("keep", keep)
         if keep is False:
             return self.matmul_result(
                 a,
@@ -334,7 +335,14 @@ class Client:
                 ready.append((index, operands, terms))
 
         needed = sum(max(bytes_of_call(operands, 0)) for _, operands, _ in ready)
-        limit = self._limits.payload_bytes(needed)
+        try:
+            limit = self._limits.payload_bytes(needed)
+        except GemmdError as error:
+            if not return_exceptions:
+                raise
+            for index, _, _ in ready:
+                results[index] = _many.with_index(error, index)
+            return results
         units: list[_many.Unit] = []
         large: list[tuple[int, Operands, Terms]] = []
         for index, operands, terms in ready:
@@ -415,8 +423,8 @@ class Client:
                 field="array",
                 hint="reshape it: a batch of matrices is their rows, one after another",
             )
-        if name is not None and not isinstance(name, str):
-            raise InvalidType(f"name is of type {type(name).__name__}; it must be a str")
+        if name is not None:
+            _check_name("name", name)
         stored = Stored(
             self._matrices.new_name() if name is None else name,
             source.dtype.newbyteorder("="),
@@ -658,6 +666,18 @@ def _check_number(name: str, value: float, *, above_zero: bool = False) -> float
     if above_zero and not number > 0:
         raise InvalidArgument(f"{name} is {number} s; it must be above 0", field=name)
     return number
+
+
+def _check_name(field: str, name: str) -> None:
+    if not isinstance(name, str):
+        raise InvalidType(
+            f"{field} is of type {type(name).__name__}; the name of a matrix is a str", field=field
+        )
+    if not re.fullmatch("[A-Za-z0-9._-]{1,128}", name):
+        raise InvalidArgument(
+            f"{field} is {name[:130]!r}; the name of a matrix is 1 to 128 of A-Z a-z 0-9 . _ -",
+            field=field,
+        )
 
 
 def _check_request_id(request_id: str) -> str:
