@@ -258,6 +258,18 @@ Flags::Flags(Options& options) {
       "Host memory for operands and results, page-locked for a GPU");
   Add("--device-memory", options.device_memory, Number(0.01, 0.95, "0.25"),
       "Part of each GPU's memory that products under way may have");
+  Add("--matrix-memory", options.matrix_memory_bytes, Size(0),
+      "Memory of each device for matrices that stay on the server; 0: 0.6 of a GPU's, 4GiB of the "
+      "CPU's");
+  Add("--matrix-quota", options.matrix_quota_bytes, Size(0),
+      "What one caller may hold of that, over all devices; 0: all");
+  Add("--matrix-count", options.matrix_count, Count<uint64_t>(0, 10'000'000),
+      "Matrices that one caller may have");
+  Add("--matrix-ttl", options.matrix_ttl, Duration(absl::Hours(24 * 365), absl::Milliseconds(1)),
+      "Keep a matrix that nobody uses for so long, if its caller does not say");
+  Add("--matrix-ttl-limit", options.matrix_ttl_limit,
+      Duration(absl::Hours(24 * 365), absl::Milliseconds(1)),
+      "The longest that a caller may ask for");
   Add("--queue-problems", options.queue_problems, Count<uint64_t>(1, 1'000'000),
       "Products that may wait for a device; more are refused");
   Add("--queue-bytes", options.queue_bytes, Size(kKiB), "Host memory that those may hold");
@@ -444,6 +456,11 @@ absl::Status CheckTogether(const Options& options) {
         absl::StrCat("--host-memory (", FormatSize(options.host_memory_bytes),
                      ") must be at least twice --message-limit (",
                      FormatSize(options.message_limit_bytes), "), for a request and its reply"));
+  }
+  if (options.matrix_ttl_limit < options.matrix_ttl) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--matrix-ttl-limit (", absl::FormatDuration(options.matrix_ttl_limit),
+        ") must be at least --matrix-ttl (", absl::FormatDuration(options.matrix_ttl), ")"));
   }
   return absl::OkStatus();
 }

@@ -96,6 +96,23 @@ struct Options {
   // that does not fit for the moment waits. More than what is free at the start is an error.
   double device_memory = 0.25;
 
+  // Bytes of each device's memory for matrices that stay on the server. Default 0: 0.6 of a GPU's
+  // memory; of the CPU's 4 GiB, but never more than half. Together with what products under way may
+  // have it has to fit.
+  uint64_t matrix_memory_bytes = 0;
+
+  // Bytes of that, over all devices, that one caller may hold. Default 0: all. Less keeps room for
+  // others where many callers share the server.
+  uint64_t matrix_quota_bytes = 0;
+
+  // Matrices that one caller may have. Default 10000.
+  uint64_t matrix_count = 10'000;
+
+  // How long a matrix is kept that nobody uses, where its caller does not say, and the longest that
+  // one may ask for. Defaults 1 h and 24 h. Shorter frees sooner what callers have forgotten.
+  absl::Duration matrix_ttl = absl::Hours(1);
+  absl::Duration matrix_ttl_limit = absl::Hours(24);
+
   // Products that may wait for a device, the bytes of host memory that they may hold meanwhile, and
   // their floating-point operations; more are refused with UNAVAILABLE. Defaults 4096, 1 GiB and
   // 2e15, which is a minute of a GPU that computes 33 TFLOP/s. Longer rides out longer bursts, at

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "server/engine/engine.h"
+#include "server/memory/matrix_store.h"
 #include "server/rpc/rpc_server.h"
 #include "server/telemetry/logging.h"
 #include "server/telemetry/metrics.h"
@@ -45,7 +46,7 @@ std::vector<std::string> KernelFamilies(const Devices& devices) {
 // Forwards to the metrics and tells of lost devices.
 class Observer final : public EngineObserver {
  public:
-  Observer(Metrics& metrics, std::function<void()> device_lost)
+  Observer(Metrics& metrics, std::function<void(int device)> device_lost)
       : metrics_(metrics), device_lost_(std::move(device_lost)) {}
 
   void OnBatch(const Batch& batch) override { metrics_.OnBatch(batch); }
@@ -56,12 +57,12 @@ class Observer final : public EngineObserver {
     metrics_.OnDeviceLost(device);
     Log(LogLevel::kError, "device lost",
         {{"device", device.index}, {"name", device.name}, {"uuid", device.uuid}});
-    device_lost_();
+    device_lost_(device.index);
   }
 
  private:
   Metrics& metrics_;
-  const std::function<void()> device_lost_;
+  const std::function<void(int device)> device_lost_;
 };
 
 // One product, all the way to the device and back: (1 2 3; 4 5 6) (1 2; 3 4; 5 6).
@@ -102,6 +103,27 @@ absl::Status SelfTest(Engine& engine) {
   return result.get();
 }
 
+// Memory of a device for matrices that stay, where no option says.
+uint64_t MatrixMemoryOf(const DeviceDescription& device) {
+  if (device.kind == "cuda") return device.memory_bytes / 10 * 6;
+  return std::min(uint64_t{4} << 30, device.memory_bytes / 2);
+}
+
+MatrixStore::Options MatrixOptions(const Options& options, const Devices& devices) {
+  MatrixStore::Options matrices;
+  uint64_t all_bytes = 0;
+  for (const auto& device : devices) {
+    const uint64_t bytes = options.matrix_memory_bytes != 0 ? options.matrix_memory_bytes
+                                                            : MatrixMemoryOf(device->description());
+    matrices.device_bytes.push_back(bytes);
+    all_bytes += bytes;
+  }
+  matrices.quota_bytes = options.matrix_quota_bytes != 0 ? options.matrix_quota_bytes : all_bytes;
+  matrices.matrices = options.matrix_count;
+  matrices.time_to_live = options.matrix_ttl;
+  return matrices;
+}
+
 std::string WithPort(const std::string& listen, int port) {
   HostPort address = *ParseHostPort(listen);
   address.port = port;
@@ -129,6 +151,7 @@ class ServerImpl final : public Server {
   std::unique_ptr<Metrics> metrics_;
   std::unique_ptr<Observer> observer_;
   std::unique_ptr<Engine> engine_;
+  std::unique_ptr<MatrixStore> matrices_;  // made before the engine, which tells it of lost devices
   std::unique_ptr<RpcServer> rpc_;
   std::unique_ptr<MetricsPage> metrics_page_;
 
@@ -141,6 +164,8 @@ class ServerImpl final : public Server {
 
 ServerImpl::~ServerImpl() {
   if (metrics_ != nullptr) metrics_->RemoveGauges();
+  rpc_.reset();
+  if (engine_ != nullptr) engine_->Drain();
 }
 
 absl::Status ServerImpl::Start(Devices devices) {
@@ -157,7 +182,12 @@ absl::Status ServerImpl::Start(Devices devices) {
          {"memory_bytes", description.memory_bytes}});
   }
   metrics_ = std::make_unique<Metrics>(metrics_options);
-  observer_ = std::make_unique<Observer>(*metrics_, [this] {
+  matrices_ = std::make_unique<MatrixStore>(
+      MatrixOptions(options_, devices),
+      [this](int device, const MatrixSpec& spec) { return engine_->AllocateMatrix(device, spec); },
+      clock_);
+  observer_ = std::make_unique<Observer>(*metrics_, [this](int device) {
+    matrices_->DropDevice(device);
     const std::lock_guard lock(mutex_);
     device_lost_ = true;
     changed_.notify_all();
@@ -177,11 +207,12 @@ absl::Status ServerImpl::Start(Devices devices) {
                                .admission_budget_bytes = options_.admission_budget_bytes,
                                .admission_line_limit = options_.admission_line,
                                .receive_timeout = options_.receive_timeout,
+                               .matrix_ttl_limit = options_.matrix_ttl_limit,
                                .reflection = options_.reflection,
                                .executor_threads = options_.executor_threads,
                                .version = std::string(Version()),
                                .commit = std::string(Commit())};
-  auto rpc = RpcServer::Start(rpc_options, *engine_, *metrics_);
+  auto rpc = RpcServer::Start(rpc_options, *engine_, *matrices_, *metrics_);
   if (!rpc.ok()) return rpc.status();
   rpc_ = *std::move(rpc);
   AddGauges();
@@ -217,6 +248,9 @@ void ServerImpl::AddGauges() {
                                    this] { return number(engine_->working_memory().used_bytes); },
       .device_memory_budget_bytes =
           [=, this] { return number(engine_->working_memory().limit_bytes); },
+      .matrix_memory_used_bytes = [=, this] { return number(matrices_->used_bytes()); },
+      .matrix_memory_budget_bytes = [=, this] { return number(matrices_->budget_bytes()); },
+      .matrices = [=, this] { return number(matrices_->matrices()); },
       .admitted_bytes = [=, this] { return number(rpc_->admitted_bytes()); },
       .admission_budget_bytes = [=, this] { return number(options_.admission_budget_bytes); },
   });

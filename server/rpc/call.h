@@ -26,6 +26,7 @@
 namespace gemm {
 
 class HealthState;
+class MatrixStore;
 
 // Requests other than products are small. What is larger is refused.
 inline constexpr uint64_t kControlMessageBytes = 64 << 10;
@@ -34,6 +35,7 @@ inline constexpr uint64_t kControlMessageBytes = 64 << 10;
 struct RpcContext {
   const RpcOptions& options;
   Engine& engine;
+  MatrixStore& matrices;
   Metrics& metrics;
   HealthState& health;
   Executor& executor;

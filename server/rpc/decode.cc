@@ -1,23 +1,28 @@
 #include "server/rpc/decode.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <optional>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/arena.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/wire_format_lite.h"
+#include "server/memory/matrix_store.h"
 #include "server/reason.h"
+#include "server/rpc/matrix_messages.h"
 
 namespace gemm {
 namespace {
 
 constexpr size_t kRequestIdLimit = 128;
 
-// A Product with every field at its longest takes 170 bytes.
-constexpr BulkLimits kBatchLimits = {.description_bytes = 256 * kMaxBatchProducts,
+// A Product with every field at its longest, four names of matrices among them, takes 760 bytes.
+constexpr BulkLimits kBatchLimits = {.description_bytes = 1024 * kMaxBatchProducts,
                                      .payloads = 3 * kMaxBatchProducts};
 
 // Where a product stands in its request; makes text only when there is something to complain of.
@@ -46,43 +51,56 @@ int64_t SaturatingMultiply(int64_t a, int64_t b) {
   return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
 }
 
-// `shape` is what is stored. Values that make no sense are left for Validate to name.
-MatrixLayout DecodeLayout(const v1::Operand& operand, MatrixShape shape) {
+// The matrix of each operand that stays on the server, else null.
+struct OperandMatrices {
+  std::shared_ptr<const DeviceMatrix> a, b, c;
+};
+
+// `shape` is what is stored, `matrix` where, unless it is inline. Values that make no sense are
+// left for Validate to name.
+MatrixLayout DecodeLayout(const v1::Operand& operand, MatrixShape shape,
+                          const DeviceMatrix* matrix) {
   MatrixLayout layout;
   layout.transposed = operand.transposed();
-  layout.ld = operand.leading_dimension() != 0 ? operand.leading_dimension()
-                                               : std::max<int64_t>(1, shape.columns);
+  if (matrix != nullptr) {
+    layout.ld = matrix->leading_dimension();
+  } else {
+    layout.ld = operand.leading_dimension() != 0 ? operand.leading_dimension()
+                                                 : std::max<int64_t>(1, shape.columns);
+  }
   layout.batch_stride = operand.has_batch_stride() ? operand.batch_stride()
                                                    : SaturatingMultiply(shape.rows, layout.ld);
   layout.alignment_bytes = kOperandAlignment;
   return layout;
 }
 
-absl::StatusOr<DType> DecodeDataType(v1::DataType data_type, const ProductPath& path) {
-  switch (data_type) {
-    case v1::DATA_TYPE_F32:
-      return DType::kF32;
-    case v1::DATA_TYPE_F64:
-      return DType::kF64;
-    case v1::DATA_TYPE_UNSPECIFIED:
-      return Invalid(path.Field("data_type"), "must be set, for example to DATA_TYPE_F32");
-    default:
-      return Invalid(path.Field("data_type"), absl::StrCat("unknown value ", int{data_type}));
-  }
-}
-
 bool IsPrintable(const std::string& text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c < 0x7f; });
 }
 
+// What a matrix holds must be what the product takes.
+absl::Status CheckFits(const DeviceMatrix& matrix, MatrixShape stored, DType dtype,
+                       const std::string& field) {
+  const MatrixSpec& spec = matrix.spec();
+  if (spec.dtype != dtype) {
+    return Invalid(field, absl::StrCat("holds ", std::string(NameOf(spec.dtype)),
+                                       ", but the product is of ", std::string(NameOf(dtype))));
+  }
+  if (stored.columns >= 0 && spec.columns != stored.columns) {
+    return Invalid(field, absl::StrCat("has ", spec.columns, " columns, but the operand needs ",
+                                       stored.columns));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Problem> DecodeProblem(const v1::Product& product, const ProductPath& path,
-                                      bool operands_optional) {
+                                      bool operands_optional, const OperandMatrices& matrices) {
   Problem problem;
   problem.m = product.m();
   problem.n = product.n();
   problem.k = product.k();
   problem.batch_count = product.has_batch_count() ? product.batch_count() : 1;
-  absl::StatusOr<DType> dtype = DecodeDataType(product.data_type(), path);
+  absl::StatusOr<DType> dtype = DecodeDataType(product.data_type(), path.Field("data_type"));
   if (!dtype.ok()) return dtype.status();
   problem.dtype = *dtype;
   if (product.precision() != v1::PRECISION_UNSPECIFIED &&
@@ -102,22 +120,31 @@ absl::StatusOr<Problem> DecodeProblem(const v1::Product& product, const ProductP
   }
   problem.a.transposed = product.a().transposed();
   problem.b.transposed = product.b().transposed();
-  problem.a = DecodeLayout(product.a(), StoredA(problem));
-  problem.b = DecodeLayout(product.b(), StoredB(problem));
-  problem.c = DecodeLayout(product.c(), StoredC(problem));
-  problem.d = DecodeLayout(v1::Operand(), StoredC(problem));
+  for (const auto& [name, matrix, stored] : {std::tuple("a", matrices.a.get(), StoredA(problem)),
+                                             std::tuple("b", matrices.b.get(), StoredB(problem)),
+                                             std::tuple("c", matrices.c.get(), StoredC(problem))}) {
+    if (matrix == nullptr) continue;
+    absl::Status status =
+        CheckFits(*matrix, stored, problem.dtype, path.Field(absl::StrCat(name, ".matrix")));
+    if (!status.ok()) return status;
+  }
+  problem.a = DecodeLayout(product.a(), StoredA(problem), matrices.a.get());
+  problem.b = DecodeLayout(product.b(), StoredB(problem), matrices.b.get());
+  problem.c = DecodeLayout(product.c(), StoredC(problem), matrices.c.get());
+  problem.d = DecodeLayout(v1::Operand(), StoredC(problem), nullptr);
   if (std::optional<ProblemFault> fault = Validate(problem)) {
     return Invalid(path.Field(fault->field), fault->message);
   }
   return problem;
 }
 
-// Decodes the products of one message, and ties their operands to the payloads that they name.
+// Decodes the products of one message, and ties their operands to the payloads and the matrices
+// that they name.
 class ProductDecoder {
  public:
   ProductDecoder(const std::vector<PayloadRange>& payloads, size_t products,
-                 uint64_t reply_limit_bytes)
-      : payloads_(payloads), reply_limit_bytes_(reply_limit_bytes), places_(payloads.size()) {
+                 const DecodeContext& context)
+      : payloads_(payloads), context_(context), places_(payloads.size()) {
     decoded_.products.reserve(products);
   }
 
@@ -164,36 +191,62 @@ class ProductDecoder {
   struct Use {
     const char* name;
     const v1::Operand& operand;
-    int64_t elements;  // exactly what the payload must hold
-    bool read;         // else it need not be copied in
+    MatrixShape stored;
+    MatrixLayout& layout;
+    bool read;  // else it need not be copied in
+    std::shared_ptr<const DeviceMatrix> matrix;
     InputSpan& span;
   };
 
   absl::Status Decode(const v1::Product& product, const ProductPath& path, JobProduct& decoded) {
-    absl::StatusOr<Problem> problem = DecodeProblem(product, path, /*operands_optional=*/false);
+    OperandMatrices matrices;
+    for (const auto& [name, operand, matrix] :
+         {std::tuple("a", &product.a(), &matrices.a), std::tuple("b", &product.b(), &matrices.b),
+          std::tuple("c", &product.c(), &matrices.c)}) {
+      if (operand->source_case() != v1::Operand::kMatrix) continue;
+      if (absl::Status status = Find(name, *operand, path, *matrix); !status.ok()) return status;
+    }
+    absl::StatusOr<Problem> problem =
+        DecodeProblem(product, path, /*operands_optional=*/false, matrices);
     if (!problem.ok()) return problem.status();
-    const auto elements = [&](MatrixShape shape, const MatrixLayout& layout) {
-      return ExtentElements(shape, layout, problem->batch_count);
-    };
-    const uint64_t output_bytes =
-        static_cast<uint64_t>(elements(StoredC(*problem), problem->d)) * SizeOf(problem->dtype);
-    if (output_bytes > reply_limit_bytes_) {
+    uint64_t output_bytes = 0;
+    std::optional<DecodedResult> result;
+    if (product.has_result()) {
+      absl::StatusOr<DecodedResult> checked = CheckResult(product, *problem, path);
+      if (!checked.ok()) return checked.status();
+      result = *std::move(checked);
+    } else {
+      output_bytes = static_cast<uint64_t>(
+                         ExtentElements(StoredC(*problem), problem->d, problem->batch_count)) *
+                     SizeOf(problem->dtype);
+    }
+    if (output_bytes > context_.reply_limit_bytes) {
       return ErrorWithReason(
           Reason::kResultTooLarge,
           absl::StrCat(path.Text(), ": the result has ", output_bytes, " bytes, over the limit of ",
-                       reply_limit_bytes_, " for a reply"),
+                       context_.reply_limit_bytes,
+                       " for a reply: let it stay on the server (result), and read it by rows"),
           path.Text());
     }
 
-    const Use uses[] = {
-        {"a", product.a(), elements(StoredA(*problem), problem->a), ReadsAB(*problem), decoded.a},
-        {"b", product.b(), elements(StoredB(*problem), problem->b), ReadsAB(*problem), decoded.b},
-        {"c", product.c(), elements(StoredC(*problem), problem->c), ReadsC(*problem), decoded.c}};
-    const absl::Span<const Use> given(uses, product.has_c() ? 3 : 2);
-    for (const Use& use : given) {
-      if (absl::Status status = Check(use, *problem, path); !status.ok()) return status;
+    Use uses[] = {
+        {"a", product.a(), StoredA(*problem), problem->a, ReadsAB(*problem), matrices.a, decoded.a},
+        {"b", product.b(), StoredB(*problem), problem->b, ReadsAB(*problem), matrices.b, decoded.b},
+        {"c", product.c(), StoredC(*problem), problem->c, ReadsC(*problem), matrices.c, decoded.c}};
+    const absl::Span<Use> given(uses, product.has_c() ? 3 : 2);
+    for (Use& use : given) {
+      absl::Status status = use.matrix != nullptr ? CheckRows(use, *problem, path)
+                                                  : CheckPayload(use, *problem, path);
+      if (!status.ok()) return status;
     }
-    for (const Use& use : given) Bind(use);
+    for (const Use& use : given) {
+      if (use.matrix == nullptr) BindPayload(use);
+    }
+    if (result) {
+      if (!result->name.empty()) result_names_.insert(result->name);
+      result->product = decoded_.products.size() - 1;
+      decoded_.results.push_back(*std::move(result));
+    }
     decoded.problem = *problem;
     decoded.output_offset_bytes = decoded_.output_bytes;
     decoded.output_bytes = output_bytes;
@@ -201,10 +254,90 @@ class ProductDecoder {
     return absl::OkStatus();
   }
 
-  absl::Status Check(const Use& use, const Problem& problem, const ProductPath& path) const {
+  // The matrix that an operand names.
+  absl::Status Find(const char* name, const v1::Operand& operand, const ProductPath& path,
+                    std::shared_ptr<const DeviceMatrix>& matrix) const {
+    const std::string field = path.Field(name);
+    if (absl::Status status = CheckMatrixName(operand.matrix().name(), field + ".matrix.name");
+        !status.ok()) {
+      return status;
+    }
+    if (operand.leading_dimension() != 0) {
+      return Invalid(field + ".leading_dimension",
+                     "must be 0 for rows of a matrix that stays on the server");
+    }
+    if (operand.has_batch_stride() && operand.batch_stride() != 0) {
+      return Invalid(field + ".batch_stride",
+                     "must be unset or 0 for rows of a matrix that stays on the server");
+    }
+    absl::StatusOr<std::shared_ptr<const DeviceMatrix>> found =
+        context_.find_matrix(operand.matrix().name());
+    if (!found.ok()) {
+      const std::optional<Reason> reason = ReasonOf(found.status());
+      if (!reason) return found.status();
+      return ErrorWithReason(
+          *reason, absl::StrCat(field, ".matrix: ", std::string(found.status().message())),
+          field + ".matrix");
+    }
+    matrix = *std::move(found);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<DecodedResult> CheckResult(const v1::Product& product, const Problem& problem,
+                                            const ProductPath& path) const {
+    const std::string& name = product.result().name();
+    const std::string field = path.Field("result.name");
+    if (!name.empty()) {
+      if (absl::Status status = CheckMatrixName(name, field); !status.ok()) return status;
+      for (const v1::Operand* operand : {&product.a(), &product.b(), &product.c()}) {
+        if (operand->matrix().name() == name) {
+          return Invalid(field, "is the name of an operand: a result is a new matrix");
+        }
+      }
+      if (result_names_.contains(name)) {
+        return Invalid(field, "is the name of another product's result");
+      }
+    }
+    const absl::StatusOr<absl::Duration> time_to_live =
+        DecodeTimeToLive(product.result().time_to_live_ns(), context_.time_to_live_limit,
+                         path.Field("result.time_to_live_ns"));
+    if (!time_to_live.ok()) return time_to_live.status();
+    DecodedResult result{.name = name,
+                         .spec = {problem.dtype, problem.batch_count * problem.m, problem.n},
+                         .time_to_live = *time_to_live};
+    if (!IsValid(result.spec)) return Invalid(path.Field("result"), "has more bytes than 2^62");
+    return result;
+  }
+
+  // Rows of a matrix, and where they are.
+  static absl::Status CheckRows(Use& use, const Problem& problem, const ProductPath& path) {
+    const v1::MatrixRows& asked = use.operand.matrix();
+    const std::string field = path.Field(absl::StrCat(use.name, ".matrix."));
+    absl::StatusOr<RowRange> rows =
+        ResolveRows(use.matrix->spec(), asked.row_begin(), asked.row_count(), field);
+    if (!rows.ok()) return rows.status();
+    const int64_t needed =
+        use.layout.batch_stride == 0 ? use.stored.rows : use.stored.rows * problem.batch_count;
+    if (needed == 0 && asked.row_count() == 0) rows->end = rows->begin;
+    if (problem.batch_count > 0 && rows->count() != needed) {
+      return Invalid(field + "row_count", absl::StrCat(rows->count(), " rows, but operand ",
+                                                       path.Operand(use.name), " needs ", needed));
+    }
+    if (!use.read || rows->count() == 0 || use.stored.columns == 0) return absl::OkStatus();
+    const DeviceMatrix& matrix = *use.matrix;
+    const size_t offset = static_cast<size_t>(rows->begin) * matrix.pitch_bytes();
+    const size_t last = static_cast<size_t>(rows->count() - 1) * matrix.pitch_bytes();
+    use.span = {offset, last + matrix.row_bytes(), use.matrix};
+    // The largest power of two that the offset is a multiple of.
+    const size_t alignment = offset == 0 ? kOperandAlignment : offset & (~offset + 1);
+    use.layout.alignment_bytes = static_cast<int32_t>(std::min(alignment, kOperandAlignment));
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckPayload(const Use& use, const Problem& problem, const ProductPath& path) const {
     if (use.operand.source_case() != v1::Operand::kPayload) {
       return Invalid(path.Field(absl::StrCat(use.name, ".payload")),
-                     "must name an entry of payloads");
+                     "must name an entry of payloads, unless it is rows of a matrix");
     }
     const uint32_t index = use.operand.payload();
     if (index >= payloads_.size()) {
@@ -212,7 +345,9 @@ class ProductDecoder {
                      absl::StrCat("index ", index, " is out of range: the request has ",
                                   payloads_.size(), " payloads"));
     }
-    const uint64_t needed_bytes = static_cast<uint64_t>(use.elements) * SizeOf(problem.dtype);
+    const uint64_t needed_bytes =
+        static_cast<uint64_t>(ExtentElements(use.stored, use.layout, problem.batch_count)) *
+        SizeOf(problem.dtype);
     const uint64_t given_bytes = payloads_[index].size_bytes;
     if (given_bytes != needed_bytes) {
       return Invalid(absl::StrCat("payloads[", index, "]"),
@@ -223,7 +358,7 @@ class ProductDecoder {
   }
 
   // Requires a use that has been checked.
-  void Bind(const Use& use) {
+  void BindPayload(const Use& use) {
     const PayloadRange& payload = payloads_[use.operand.payload()];
     if (!use.read || payload.size_bytes == 0) return;
     Place& place = places_[use.operand.payload()];
@@ -233,12 +368,13 @@ class ProductDecoder {
       decoded_.copies.push_back({payload, place.offset_bytes});
       decoded_.input_bytes += AlignedSize(payload.size_bytes);
     }
-    use.span = {place.offset_bytes, payload.size_bytes};
+    use.span = {place.offset_bytes, payload.size_bytes, nullptr};
   }
 
   const std::vector<PayloadRange>& payloads_;
-  const uint64_t reply_limit_bytes_;
+  const DecodeContext& context_;
   DecodedProducts decoded_;
+  std::set<std::string> result_names_;
   std::vector<Place> places_;
 };
 
@@ -281,12 +417,25 @@ size_t CountProducts(const std::string& description) {
 
 }  // namespace
 
+absl::StatusOr<DType> DecodeDataType(v1::DataType data_type, const std::string& field) {
+  switch (data_type) {
+    case v1::DATA_TYPE_F32:
+      return DType::kF32;
+    case v1::DATA_TYPE_F64:
+      return DType::kF64;
+    case v1::DATA_TYPE_UNSPECIFIED:
+      return Invalid(field, "must be set, for example to DATA_TYPE_F32");
+    default:
+      return Invalid(field, absl::StrCat("unknown value ", int{data_type}));
+  }
+}
+
 absl::StatusOr<Problem> DecodeProduct(const v1::Product& product, bool operands_optional) {
-  return DecodeProblem(product, ProductPath(), operands_optional);
+  return DecodeProblem(product, ProductPath(), operands_optional, OperandMatrices());
 }
 
 absl::StatusOr<DecodedProducts> DecodeMultiply(absl::Span<const Segment> message,
-                                               uint64_t reply_limit_bytes,
+                                               const DecodeContext& context,
                                                std::string& request_id) {
   absl::StatusOr<BulkIndex> index = Index(message, BulkLimits());
   if (!index.ok()) return index.status();
@@ -297,7 +446,7 @@ absl::StatusOr<DecodedProducts> DecodeMultiply(absl::Span<const Segment> message
   if (!status.ok()) return status;
   if (!request.has_product()) return Invalid("product", "is missing");
 
-  ProductDecoder decoder(index->payloads, 1, reply_limit_bytes);
+  ProductDecoder decoder(index->payloads, 1, context);
   status = decoder.Add(request.product(), ProductPath()).status;
   if (!status.ok()) return status;
   status = decoder.CheckAllNamed();
@@ -306,7 +455,7 @@ absl::StatusOr<DecodedProducts> DecodeMultiply(absl::Span<const Segment> message
 }
 
 absl::StatusOr<DecodedProducts> DecodeMultiplyBatch(absl::Span<const Segment> message,
-                                                    uint64_t reply_limit_bytes,
+                                                    const DecodeContext& context,
                                                     std::string& request_id) {
   absl::StatusOr<BulkIndex> index = Index(message, kBatchLimits);
   if (!index.ok()) return index.status();
@@ -321,18 +470,18 @@ absl::StatusOr<DecodedProducts> DecodeMultiplyBatch(absl::Span<const Segment> me
   if (!status.ok()) return status;
   if (request.products().empty()) return Invalid("products", "must have at least one entry");
 
-  ProductDecoder decoder(index->payloads, request.products_size(), reply_limit_bytes);
+  ProductDecoder decoder(index->payloads, request.products_size(), context);
   uint64_t result_bytes = 0;
   for (int i = 0; i < request.products_size(); ++i) {
     result_bytes += decoder.Add(request.products(i), ProductPath(i)).output_bytes;
   }
   status = decoder.CheckAllNamed();
   if (!status.ok()) return status;
-  if (result_bytes > reply_limit_bytes) {
+  if (result_bytes > context.reply_limit_bytes) {
     return ErrorWithReason(
         Reason::kResultTooLarge,
         absl::StrCat("products: their results have ", result_bytes, " bytes, over the limit of ",
-                     reply_limit_bytes, " for a reply"),
+                     context.reply_limit_bytes, " for a reply"),
         "products");
   }
   return std::move(decoder).Finish();

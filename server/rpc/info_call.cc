@@ -35,6 +35,10 @@ v1::GetServerInfoReply MakeServerInfo(const RpcContext& context) {
   reply.add_data_types(v1::DATA_TYPE_F32);
   reply.add_data_types(v1::DATA_TYPE_F64);
   reply.set_message_limit_bytes(context.options.message_limit_bytes);
+  reply.set_matrix_memory_bytes(context.matrices.budget_bytes());
+  reply.set_matrix_memory_used_bytes(context.matrices.used_bytes());
+  reply.set_time_to_live_limit_ns(
+      static_cast<uint64_t>(absl::ToInt64Nanoseconds(context.options.matrix_ttl_limit)));
   reply.set_uptime_ns(
       static_cast<uint64_t>(absl::ToInt64Nanoseconds(absl::Now() - context.started)));
   return reply;

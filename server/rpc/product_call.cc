@@ -1,9 +1,11 @@
 #include "server/rpc/product_call.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "server/reason.h"
+#include "server/rpc/matrix_messages.h"
 #include "server/telemetry/logging.h"
 
 namespace gemm {
@@ -15,26 +17,33 @@ constexpr size_t kDecodeInlineBytes = 32 << 10;
 // "ipv4:10.0.0.7:41234" -> "ipv4:10.0.0.7": one machine is one caller, however many connections.
 std::string HostOf(const std::string& peer) { return peer.substr(0, peer.rfind(':')); }
 
+// Where the largest operand that stays on the server is: the others are brought to it.
+std::optional<int> DeviceOf(const Job& job) {
+  std::optional<int> device;
+  size_t most_bytes = 0;
+  for (const JobProduct& product : job.products) {
+    for (const InputSpan* span : {&product.a, &product.b, &product.c}) {
+      if (span->matrix == nullptr || span->size_bytes <= most_bytes) continue;
+      most_bytes = span->size_bytes;
+      device = span->matrix->device();
+    }
+  }
+  return device;
+}
+
 }  // namespace
 
 ProductCall::ProductCall(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context,
                          const ProductMethod& method)
     : Call(context, grpc_context, method.method, context.product_admission,
            context.options.message_limit_bytes),
-      method_(method) {
-  // First counted, then asked, so that a drain either sees this call or has it refused.
-  context.products_in_flight.Add();
-  refused_ = context.refusing;
-  if (refused_) {
-    context.products_in_flight.Remove();
+      method_(method),
+      place_(context.products_in_flight, context.refusing) {
+  if (place_.refused()) {
     Fail(ErrorWithReason(Reason::kDraining, "the server is shutting down"));
   } else {
     Open();
   }
-}
-
-ProductCall::~ProductCall() {
-  if (!refused_) context().products_in_flight.Remove();
 }
 
 void ProductCall::OnMessage() {
@@ -62,11 +71,20 @@ void ProductCall::Decode() {
 absl::StatusOr<std::unique_ptr<Job>> ProductCall::MakeJob() {
   if (cancel_->cancelled()) return ErrorWithReason(Reason::kCallerGone, "the caller has gone");
   const MessageSlices slices(message());
+  const auto find_matrix = [this](const std::string& name) {
+    return context().matrices.Use(kOwner, name);
+  };
+  const DecodeContext decode_context{.reply_limit_bytes = context().options.message_limit_bytes,
+                                     .time_to_live_limit = context().options.matrix_ttl_limit,
+                                     .find_matrix = find_matrix};
   absl::StatusOr<DecodedProducts> decoded =
-      method_.decode(slices.segments(), context().options.message_limit_bytes, request_id_);
+      method_.decode(slices.segments(), decode_context, request_id_);
   if (!decoded.ok()) return decoded.status();
 
   auto job = std::make_unique<Job>();
+  job->products = std::move(decoded->products);
+  job->device = DeviceOf(*job);
+  MakeResults(decoded->results, *job);
   absl::StatusOr<HostBuffer> input = context().engine.AllocateHost(decoded->input_bytes);
   if (!input.ok()) return input.status();
   absl::StatusOr<HostBuffer> output = context().engine.AllocateHost(decoded->output_bytes, *input);
@@ -76,7 +94,6 @@ absl::StatusOr<std::unique_ptr<Job>> ProductCall::MakeJob() {
     payloads.Copy(copy.source, input->data() + copy.offset_bytes);
   }
 
-  job->products = std::move(decoded->products);
   job->input = *std::move(input);
   job->output = *std::move(output);
   job->caller = HostOf(peer());
@@ -91,19 +108,73 @@ absl::StatusOr<std::unique_ptr<Job>> ProductCall::MakeJob() {
   return job;
 }
 
+void ProductCall::MakeResults(const std::vector<DecodedResult>& results, Job& job) {
+  for (const DecodedResult& result : results) {
+    JobProduct& product = job.products[result.product];
+    absl::StatusOr<MatrixWrite> write = context().matrices.BeginResult(
+        kOwner, result.name, result.spec, result.time_to_live, job.device.value_or(-1));
+    if (!write.ok()) {
+      product.status = write.status();
+      continue;
+    }
+    if (write->missing().empty()) {
+      product.result_exists = true;
+    } else {
+      product.result = write->matrix();
+      product.problem.d.ld = product.result->leading_dimension();
+      product.problem.d.batch_stride = product.problem.m * product.problem.d.ld;
+      job.device = product.result->device();
+    }
+    results_.emplace_back(result.product, *std::move(write));
+  }
+}
+
+KeptResults ProductCall::KeepResults(Job& job) {
+  KeptResults kept;
+  for (auto& [index, write] : results_) {
+    JobProduct& product = job.products[index];
+    if (!product.status.ok()) continue;
+    absl::StatusOr<MatrixState> state = write.Commit();
+    if (state.ok()) {
+      kept.emplace(index, *std::move(state));
+    } else {
+      product.status = state.status();
+    }
+  }
+  results_.clear();
+  return kept;
+}
+
 void ProductCall::OnJobDone(absl::Status status, std::unique_ptr<Job> job) {
   ReleaseMessage();
+  KeptResults kept;
+  if (status.ok()) kept = KeepResults(*job);
   absl::StatusOr<grpc::ByteBuffer> reply =
-      status.ok() ? method_.make_reply(*job, {admit_duration(), receive_duration(), decode_})
+      status.ok() ? method_.make_reply(*job, {admit_duration(), receive_duration(), decode_}, kept)
                   : absl::StatusOr<grpc::ByteBuffer>(std::move(status));
+  results_.clear();  // before the caller can ask again
   Log(reply.status(), job.get());
   if (!reply.ok()) return Fail(reply.status());
-  uint64_t result_bytes = 0;
-  for (const JobProduct& product : job->products) {
-    if (product.status.ok()) result_bytes += product.output_bytes;
-  }
-  context().metrics.AddBytes(Direction::kOut, result_bytes);
+  CountBytes(*job);
   Reply(*std::move(reply));
+}
+
+void ProductCall::CountBytes(const Job& job) {
+  uint64_t inline_out = 0;
+  uint64_t resident_in = 0;
+  uint64_t resident_out = 0;
+  for (const JobProduct& product : job.products) {
+    if (!product.status.ok() || product.result_exists) continue;
+    inline_out += product.output_bytes;
+    for (const InputSpan* span : {&product.a, &product.b, &product.c}) {
+      if (span->matrix != nullptr) resident_in += span->size_bytes;
+    }
+    if (product.result != nullptr) resident_out += MemoryBytes(product.result->spec());
+  }
+  Metrics& metrics = context().metrics;
+  metrics.AddBytes(Direction::kOut, inline_out);
+  metrics.AddBytes(Direction::kIn, resident_in, Road::kResident);
+  metrics.AddBytes(Direction::kOut, resident_out, Road::kResident);
 }
 
 void ProductCall::Log(const absl::Status& status, const Job* job) const {

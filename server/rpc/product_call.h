@@ -7,8 +7,11 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "server/engine/job.h"
+#include "server/memory/matrix_store.h"
 #include "server/rpc/call.h"
 #include "server/rpc/decode.h"
 #include "server/rpc/reply.h"
@@ -35,20 +38,26 @@ class ProductCall final : public Call {
               const ProductMethod& method);
 
  private:
-  ~ProductCall() override;
+  ~ProductCall() override = default;
   void OnMessage() override;
   void OnCallerGone() override { context().engine.Cancel(*cancel_); }
 
   void Decode();
   absl::StatusOr<std::unique_ptr<Job>> MakeJob();
+  // Makes the matrices for the results that stay, on the job's device.
+  void MakeResults(const std::vector<DecodedResult>& results, Job& job);
+  // Seals those whose products have succeeded; forgets the others.
+  KeptResults KeepResults(Job& job);
+  void CountBytes(const Job& job);
   // With the job when it was submitted, without it when it was refused before.
   void OnJobDone(absl::Status status, std::unique_ptr<Job> job);
   void Log(const absl::Status& status, const Job* job) const;
 
   const ProductMethod& method_;
-  bool refused_ = false;  // constant after the constructor; then it is not counted as in flight
+  const InFlightPlace place_;
   const std::shared_ptr<CancelToken> cancel_ = std::make_shared<CancelToken>();
   std::string request_id_;
+  std::vector<std::pair<size_t, MatrixWrite>> results_;  // by index of the product
   absl::Duration decode_ = absl::ZeroDuration();
 };
 

@@ -8,7 +8,9 @@
 #include "gemm/v1/gemm.pb.h"
 #include "google/protobuf/arena.h"
 #include "proto/bulk_message.h"
+#include "server/rpc/buffer_slice.h"
 #include "server/rpc/error_status.h"
+#include "server/rpc/matrix_messages.h"
 
 namespace gemm {
 namespace {
@@ -36,15 +38,6 @@ void Fill(const Job& job, const ExecutionReport& ran, const CallTimes& times,
   report.set_copy_out_ns(ToNs(ran.copy_out));
 }
 
-// gRPC sends from page-locked memory itself.
-grpc::Slice SliceOver(HostBuffer buffer) {
-  if (buffer.empty()) return {};
-  auto* held = new HostBuffer(std::move(buffer));
-  return grpc::Slice(
-      held->data(), held->size_bytes(), [](void* owner) { delete static_cast<HostBuffer*>(owner); },
-      held);
-}
-
 // The description, then one payload for each product: its result, empty if it failed.
 grpc::ByteBuffer Assemble(std::string description, Job& job) {
   const std::byte* const results = job.output.data();
@@ -69,15 +62,18 @@ grpc::ByteBuffer Assemble(std::string description, Job& job) {
 
 }  // namespace
 
-absl::StatusOr<grpc::ByteBuffer> MakeMultiplyReply(Job& job, const CallTimes& times) {
+absl::StatusOr<grpc::ByteBuffer> MakeMultiplyReply(Job& job, const CallTimes& times,
+                                                   const KeptResults& kept) {
   const JobProduct& product = job.products.front();
   if (!product.status.ok()) return product.status;
   v1::MultiplyReply reply;
   Fill(job, product.report, times, *reply.mutable_report());
+  for (const auto& [index, state] : kept) *reply.mutable_result() = MessageOf(state);
   return Assemble(reply.SerializeAsString(), job);
 }
 
-absl::StatusOr<grpc::ByteBuffer> MakeMultiplyBatchReply(Job& job, const CallTimes& times) {
+absl::StatusOr<grpc::ByteBuffer> MakeMultiplyBatchReply(Job& job, const CallTimes& times,
+                                                        const KeptResults& kept) {
   google::protobuf::Arena arena;
   auto& reply = *google::protobuf::Arena::CreateMessage<v1::MultiplyBatchReply>(&arena);
   reply.mutable_results()->Reserve(static_cast<int>(job.products.size()));
@@ -88,6 +84,9 @@ absl::StatusOr<grpc::ByteBuffer> MakeMultiplyBatchReply(Job& job, const CallTime
     } else {
       *result.mutable_error() = ToStatusDetails(product.status);
     }
+  }
+  for (const auto& [index, state] : kept) {
+    *reply.mutable_results(static_cast<int>(index))->mutable_result() = MessageOf(state);
   }
   return Assemble(reply.SerializeAsString(), job);
 }

@@ -17,6 +17,7 @@
 #include "server/rpc/health.h"
 #include "server/rpc/info_call.h"
 #include "server/rpc/library_log.h"
+#include "server/rpc/matrix_call.h"
 #include "server/rpc/product_call.h"
 #include "server/rpc/transport.h"
 #include "server/rpc/unsent.h"
@@ -65,6 +66,13 @@ class Gate final : public grpc::CallbackGenericService {
       return new HealthCheckCall(context_, *grpc_context);
     if (method == "/grpc.health.v1.Health/Watch")
       return new HealthWatchCall(context_, *grpc_context);
+    constexpr std::string_view kService = "/gemm.v1.GemmService/";
+    if (method.starts_with(kService)) {
+      const MatrixMethod* about_matrices = FindMatrixMethod(method.substr(kService.size()));
+      if (about_matrices != nullptr) {
+        return new MatrixCall(context_, *grpc_context, *about_matrices);
+      }
+    }
     return new UnknownCall(context_, *grpc_context);
   }
 
@@ -74,11 +82,17 @@ class Gate final : public grpc::CallbackGenericService {
 
 // Reflection lists only services with a registered method, so with reflection on (it is meant for
 // development) GetServerInfo alone is served the ordinary way; the rest passes the gate.
+using GatedProducts =
+    v1::GemmService::WithGenericMethod_Multiply<v1::GemmService::WithGenericMethod_MultiplyBatch<
+        v1::GemmService::WithGenericMethod_Explain<v1::GemmService::Service>>>;
+using GatedRows =
+    v1::GemmService::WithGenericMethod_CreateMatrix<v1::GemmService::WithGenericMethod_WriteRows<
+        v1::GemmService::WithGenericMethod_ReadRows<GatedProducts>>>;
+using GatedMatrices =
+    v1::GemmService::WithGenericMethod_GetMatrix<v1::GemmService::WithGenericMethod_ListMatrices<
+        v1::GemmService::WithGenericMethod_DeleteMatrix<GatedRows>>>;
 class ListedService final
-    : public v1::GemmService::WithGenericMethod_Multiply<
-          v1::GemmService::WithGenericMethod_MultiplyBatch<
-              v1::GemmService::WithGenericMethod_Explain<
-                  v1::GemmService::WithCallbackMethod_GetServerInfo<v1::GemmService::Service>>>> {
+    : public v1::GemmService::WithCallbackMethod_GetServerInfo<GatedMatrices> {
  public:
   explicit ListedService(const RpcContext& context) : context_(context) {}
 
@@ -120,7 +134,7 @@ int ExecutorThreads(int asked) {
 
 class RpcServerImpl final : public RpcServer {
  public:
-  RpcServerImpl(const RpcOptions& options, Engine& engine, Metrics& metrics)
+  RpcServerImpl(const RpcOptions& options, Engine& engine, MatrixStore& matrices, Metrics& metrics)
       : options_(options),
         product_admission_(options.admission_budget_bytes, options.admission_line_limit),
         control_admission_(kControlCalls * kControlMessageBytes, options.admission_line_limit),
@@ -128,6 +142,7 @@ class RpcServerImpl final : public RpcServer {
         executor_(ExecutorThreads(options.executor_threads)),
         context_{options_,
                  engine,
+                 matrices,
                  metrics,
                  health_,
                  executor_,
@@ -207,8 +222,9 @@ class RpcServerImpl final : public RpcServer {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcOptions& options,
-                                                            Engine& engine, Metrics& metrics) {
-  auto server = std::make_unique<RpcServerImpl>(options, engine, metrics);
+                                                            Engine& engine, MatrixStore& matrices,
+                                                            Metrics& metrics) {
+  auto server = std::make_unique<RpcServerImpl>(options, engine, matrices, metrics);
   if (absl::Status status = server->Listen(); !status.ok()) return status;
   return server;
 }

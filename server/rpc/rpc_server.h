@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/engine/engine.h"
+#include "server/memory/matrix_store.h"
 #include "server/telemetry/metrics.h"
 
 namespace gemm {
@@ -22,6 +23,7 @@ struct RpcOptions {
   int admission_line_limit = 1024;  // calls that may wait in line; more are refused
   // How long a message may take to arrive, beside its bytes at 10 MB/s.
   absl::Duration receive_timeout = absl::Seconds(60);
+  absl::Duration matrix_ttl_limit = absl::Hours(24);  // the longest that may be asked for
   bool reflection = false;
   int executor_threads = 0;  // for decoding and replies; 0: one for each two cores, at least 2
   std::string version;
@@ -31,10 +33,11 @@ struct RpcOptions {
 // Thread-safe. Life: Start, SetServing(true), then at the end SetServing(false), Refuse, Shutdown.
 class RpcServer {
  public:
-  // Binds and listens; health says NOT_SERVING until SetServing. `engine` and `metrics` must
-  // outlive the server. FAILED_PRECONDITION when the address cannot be bound (in use, not ours).
+  // Binds and listens; health says NOT_SERVING until SetServing. `engine`, `matrices` and `metrics`
+  // must outlive the server. FAILED_PRECONDITION when the address cannot be bound (in use, not
+  // ours).
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(const RpcOptions& options, Engine& engine,
-                                                          Metrics& metrics);
+                                                          MatrixStore& matrices, Metrics& metrics);
   virtual ~RpcServer() = default;
 
   virtual int port() const = 0;

@@ -165,6 +165,7 @@ void LogCall(const CallRecord& record) {
                                   {"total_seconds", absl::ToDoubleSeconds(record.total)}};
   if (!record.request_id.empty()) fields.emplace_back("request_id", record.request_id);
   if (!record.traceparent.empty()) fields.emplace_back("traceparent", record.traceparent);
+  if (!record.matrix.empty()) fields.emplace_back("matrix", record.matrix);
   if (!record.dtype.empty()) {
     fields.emplace_back("m", record.m);
     fields.emplace_back("n", record.n);

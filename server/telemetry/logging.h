@@ -76,6 +76,7 @@ struct CallRecord {
   int64_t batch_count = 1;
   int64_t products = 0;  // of a MultiplyBatch, whose shapes are not logged; 0: another method
   int64_t products_failed = 0;
+  std::string_view matrix;  // that it is about; empty: none, or not known yet
   std::string_view dtype;   // empty: the call had no valid product, and its shape is not logged
   std::string_view kernel;  // full name; empty when nothing ran
   PhaseTimes phases = {};   // of the product that took longest; zero: the call did not get there

@@ -139,6 +139,7 @@ FAMILIES = {
     "gemmd_queue_bytes": "gauge",
     "gemmd_budget_limit_bytes": "gauge",
     "gemmd_budget_used_bytes": "gauge",
+    "gemmd_matrices": "gauge",
     "gemmd_device_info": "gauge",
     "gemmd_device_lost": "gauge",
     "gemmd_build_info": "gauge",

@@ -1,7 +1,8 @@
 """A storm of random calls on a server with tiny budgets: valid products small and large, bad ones,
 garbage, announced sizes that are lies, calls of every method that are given up after 0 to 20 ms
-with any number of messages sent, deadlines of 0 to 20 ms, and connections dropped with calls under
-way. No answer may be wrong at any time, nor a valid call be refused for good; afterwards all that
+with any number of messages sent, deadlines of 0 to 20 ms, connections dropped with calls under way,
+and matrices that stay on the server, made, written, read, multiplied and deleted by all callers at
+once. No answer may be wrong at any time, nor a valid call be refused for good; afterwards all that
 was counted must be given back and the server must end at once. Then the same with SIGTERM in the
 middle. GEMMD_STORM_SECONDS says for how long, GEMMD_STORM_SEED with which calls."""
 
@@ -16,19 +17,32 @@ import harness
 import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from harness import MIB, MULTIPLY, PATIENCE, gemm_pb2_grpc, open_channel, product_request, small_integers
+from harness import (
+    MIB,
+    MULTIPLY,
+    PATIENCE,
+    gemm_pb2,
+    gemm_pb2_grpc,
+    open_channel,
+    product_request,
+    small_integers,
+)
 
 SECONDS = float(os.environ.get("GEMMD_STORM_SECONDS", "20"))
 SEED = int(os.environ.get("GEMMD_STORM_SEED", "1"))
 CALLERS = 8
 BUDGETS = ("--admission-budget=8MiB", "--message-limit=8MiB", "--host-memory=16MiB")
-BUDGETS += ("--queue-problems=4", "--admission-line=6", "--slow-call=1h")
+BUDGETS += ("--queue-problems=4", "--admission-line=6", "--slow-call=1h", "--matrix-memory=1536KiB")
 PROMPTLY = 30 if harness.SANITIZED else 10
 
 GARBAGE_METHODS = (
     MULTIPLY,
     "/gemm.v1.GemmService/Explain",
     "/gemm.v1.GemmService/GetServerInfo",
+    "/gemm.v1.GemmService/CreateMatrix",
+    "/gemm.v1.GemmService/WriteRows",
+    "/gemm.v1.GemmService/ReadRows",
+    "/gemm.v1.GemmService/ListMatrices",
     "/grpc.health.v1.Health/Check",
     "/grpc.health.v1.Health/Watch",
     "/gemm.v1.GemmService/Divide",
@@ -47,6 +61,13 @@ def make_products():
 
 PRODUCTS = make_products()
 
+# What each name stands for, whoever makes it: results are the product with its own transpose. They
+# do not fit all at once.
+MATRICES = {f"m{i}": small_integers(i, 300, columns) for i, columns in enumerate((1, 200, 300, 333))}
+RESULTS = {f"r{name}": a @ a.T for name, a in MATRICES.items()}
+MATRIX_REASONS = ("MATRIX_NOT_FOUND", "MATRIX_NOT_SEALED", "MATRIX_BUSY", "QUOTA_EXCEEDED")
+MATRIX_REASONS += ("QUEUE_FULL", "MEMORY_FULL")
+
 
 class Caller:
     """One thread's calls. `may_fail`: set once the server is going away."""
@@ -54,7 +75,7 @@ class Caller:
     def __init__(self, server, seed, may_fail):
         self.server, self.may_fail = server, may_fail
         self.random = random.Random(seed)
-        self.right = self.calls = 0
+        self.right = self.calls = self.matrices = 0
 
     def work(self, until):
         while not until():
@@ -174,8 +195,85 @@ class Caller:
         except OSError:
             pass
 
+    def matrix(self, channel):
+        """A call about a matrix that other callers may be making or deleting just now."""
+        name = self.random.choice(list(MATRICES))
+        begin = self.random.randrange(300)
+        rows = {"row_begin": begin, "row_count": self.random.randrange(1, 301 - begin)}
+        if self.random.random() < 0.3:
+            rows = {"row_begin": 0, "row_count": 300}
+        kind = self.random.choice(("create", "write", "write", "read", "multiply", "keep", "delete"))
+        method, request, expected = getattr(self, "matrix_" + kind)(name, rows)
+        stub = gemm_pb2_grpc.GemmServiceStub(channel)
+        call = getattr(stub, method).future(request, timeout=PATIENCE)
+        given_up = self.random.random() < 0.2
+        if given_up:
+            time.sleep(self.pause())
+            call.cancel()
+        try:
+            reply = call.result()
+        except grpc.FutureCancelledError:
+            assert given_up
+        except grpc.RpcError as error:
+            if not self.may_fail.is_set() and not given_up:
+                assert harness.Failure(error).reason in MATRIX_REASONS, harness.Failure(error)
+        else:
+            if expected is not None:
+                got = np.frombuffer(reply.payloads[0], np.float32).reshape(expected.shape)
+                np.testing.assert_array_equal(got, expected)
+                self.matrices += 1
+
+    # Each: method, request, and what must come back.
+
+    def matrix_create(self, name, rows):
+        columns = MATRICES[name].shape[1]
+        request = gemm_pb2.CreateMatrixRequest(
+            name=name, data_type=gemm_pb2.DATA_TYPE_F32, rows=300, columns=columns
+        )
+        return "CreateMatrix", request, None
+
+    def matrix_write(self, name, rows):
+        request = gemm_pb2.WriteRowsRequest(name=name, **rows)
+        request.payloads.append(self.rows_of(MATRICES[name], rows).tobytes())
+        return "WriteRows", request, None
+
+    def matrix_read(self, name, rows):
+        array = MATRICES[name]
+        if self.random.random() < 0.5:
+            name, array = "r" + name, RESULTS["r" + name]
+        request = gemm_pb2.ReadRowsRequest(name=name, **rows)
+        return "ReadRows", request, self.rows_of(array, rows)
+
+    def matrix_delete(self, name, rows):
+        name = self.random.choice((name, "r" + name))
+        return "DeleteMatrix", gemm_pb2.DeleteMatrixRequest(name=name), None
+
+    def matrix_multiply(self, name, rows):
+        request = gemm_pb2.MultiplyRequest()
+        product = request.product
+        product.m, product.n, product.k = rows["row_count"], 300, MATRICES[name].shape[1]
+        product.data_type = gemm_pb2.DATA_TYPE_F32
+        product.a.matrix.CopyFrom(gemm_pb2.MatrixRows(name=name, **rows))
+        product.b.matrix.name = name
+        product.b.transposed = True
+        return "Multiply", request, self.rows_of(RESULTS["r" + name], rows)
+
+    def matrix_keep(self, name, rows):
+        method, request, _ = self.matrix_multiply(name, {"row_begin": 0, "row_count": 300})
+        request.product.result.name = "r" + name
+        return method, request, None
+
+    @staticmethod
+    def rows_of(array, rows):
+        return array[rows["row_begin"] :][: rows["row_count"]]
+
+    def matrices_in_turn(self, channel):
+        for _ in range(10):
+            self.matrix(channel)
+
     KINDS = (valid, valid, burst, given_up, given_up, deadline, deadline, left_under_way, bad, garbage,
-             lie, too_large, half_a_call, half_a_call, half_a_call, watch, no_protocol)
+             lie, too_large, half_a_call, half_a_call, half_a_call, watch, no_protocol, matrices_in_turn,
+             matrices_in_turn)
 
 
 class Storm:
@@ -227,12 +325,17 @@ def test_storm():
             storm.blow(SECONDS * 0.6)
         finally:
             storm.end()
-        right, calls = (sum(getattr(c, what) for c in storm.callers) for what in ("right", "calls"))
-        print(f"seed {SEED}: {calls} calls, {right} products")
-        assert right > 0
+        right, calls, matrices = (
+            sum(getattr(c, what) for c in storm.callers) for what in ("right", "calls", "matrices")
+        )
+        print(f"seed {SEED}: {calls} calls, {right} products, {matrices} of matrices that stay")
+        assert right > 0 and matrices > 0
+        for matrix in server.stub.ListMatrices(gemm_pb2.ListMatricesRequest()).matrices:
+            server.stub.DeleteMatrix(gemm_pb2.DeleteMatrixRequest(name=matrix.name))
         for name, labels in (
             ("gemmd_budget_used_bytes", {"pool": "admission"}),
             ("gemmd_budget_used_bytes", {"pool": "host"}),
+            ("gemmd_budget_used_bytes", {"pool": "matrices"}),
             ("gemmd_queue_problems", {}),
             ("gemmd_queue_bytes", {}),
         ):

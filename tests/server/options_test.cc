@@ -94,6 +94,11 @@ TEST(OptionsTest, EveryFlagSetsItsField) {
                                    "--queue-bytes=10k",
                                    "--queue-flops=3e12",
                                    "--receive-timeout=5s",
+                                   "--matrix-memory=3GiB",
+                                   "--matrix-quota=2GiB",
+                                   "--matrix-count=17",
+                                   "--matrix-ttl=2m",
+                                   "--matrix-ttl-limit=3m",
                                    "--executor-threads=3"});
   EXPECT_EQ(options.listen, "0.0.0.0:0");
   EXPECT_TRUE(options.insecure);
@@ -113,6 +118,11 @@ TEST(OptionsTest, EveryFlagSetsItsField) {
   EXPECT_EQ(options.queue_problems, 9u);
   EXPECT_EQ(options.queue_flops, 3e12);
   EXPECT_EQ(options.receive_timeout, absl::Seconds(5));
+  EXPECT_EQ(options.matrix_memory_bytes, uint64_t{3} << 30);
+  EXPECT_EQ(options.matrix_quota_bytes, uint64_t{2} << 30);
+  EXPECT_EQ(options.matrix_count, 17u);
+  EXPECT_EQ(options.matrix_ttl, absl::Minutes(2));
+  EXPECT_EQ(options.matrix_ttl_limit, absl::Minutes(3));
   EXPECT_EQ(options.queue_bytes, 10u << 10);
   EXPECT_EQ(options.executor_threads, 3);
 }
@@ -279,6 +289,8 @@ TEST(OptionsTest, RefusesOptionsThatContradictEachOther) {
       "and its reply");
   EXPECT_EQ(ErrorOf({"--listen=127.0.0.1:7000", "--metrics-listen=127.0.0.1:7000"}),
             "--metrics-listen and --listen are both 127.0.0.1:7000");
+  EXPECT_EQ(ErrorOf({"--matrix-ttl=2h", "--matrix-ttl-limit=1h"}),
+            "--matrix-ttl-limit (1h) must be at least --matrix-ttl (2h)");
   EXPECT_EQ(ParseOk({"--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0"}).listen,
             "127.0.0.1:0");
 }

@@ -1,13 +1,15 @@
 // Random and mutated requests through the decoders: they must answer each with products that are
-// safe to run or with INVALID_ARGUMENT or RESOURCE_EXHAUSTED. Usage: decode_fuzz SECONDS [SEED].
+// safe to run or with an error that is the caller's. Usage: decode_fuzz SECONDS [SEED].
 // Most useful under the address sanitizer.
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <random>
 
 #include "server/rpc/decode.h"
+#include "tests/server/rpc/known_matrices.h"
 #include "tests/server/rpc/request_bytes.h"
 
 namespace gemm {
@@ -34,6 +36,13 @@ int64_t Number(Random& random) {
 
 void Randomise(v1::Operand& operand, Random& random) {
   if (random() % 4 == 0) operand.set_payload(random() % 4);
+  if (random() % 4 == 0) {
+    constexpr const char* kNames[] = {"f32", "wide", "f64", "open", "none", "a b"};
+    v1::MatrixRows& rows = *operand.mutable_matrix();
+    rows.set_name(kNames[random() % std::size(kNames)]);
+    if (random() % 2 == 0) rows.set_row_begin(Number(random));
+    if (random() % 2 == 0) rows.set_row_count(Number(random));
+  }
   if (random() % 4 == 0) operand.set_transposed(random() % 2);
   if (random() % 4 == 0) operand.set_leading_dimension(Number(random));
   if (random() % 4 == 0) operand.set_batch_stride(Number(random));
@@ -51,6 +60,9 @@ v1::MultiplyRequest RandomRequest(Random& random) {
   if (random() % 2 == 0) Randomise(*product.mutable_a(), random);
   if (random() % 2 == 0) Randomise(*product.mutable_b(), random);
   if (random() % 2 == 0) Randomise(*product.mutable_c(), random);
+  // Of the shape of the matrices that there are.
+  if (random() % 8 == 0) product.set_k(random() % 2 == 0 ? 6 : 300);
+  if (random() % 8 == 0) product.mutable_result()->set_name(random() % 2 == 0 ? "d" : "f32");
   if (random() % 4 == 0) request.add_payloads(std::string(random() % 300, 'p'));
   return request;
 }
@@ -94,7 +106,8 @@ std::string Mutate(std::string wire, Random& random) {
 }
 
 bool IsExpected(const absl::Status& error) {
-  return absl::IsInvalidArgument(error) || absl::IsResourceExhausted(error);
+  return absl::IsInvalidArgument(error) || absl::IsResourceExhausted(error) ||
+         absl::IsNotFound(error) || absl::IsFailedPrecondition(error);
 }
 
 // What the rest of the server relies on.
@@ -113,8 +126,24 @@ bool IsSafe(const DecodedProducts& decoded, uint64_t message_bytes) {
     end_bytes = product.output_offset_bytes + product.output_bytes;
     result_bytes += product.output_bytes;
     for (const InputSpan& span : {product.a, product.b, product.c}) {
-      if (span.offset_bytes + span.size_bytes > decoded.input_bytes) return false;
+      const uint64_t bytes =
+          span.matrix == nullptr ? decoded.input_bytes : MemoryBytes(span.matrix->spec());
+      if (span.offset_bytes + span.size_bytes > bytes) return false;
     }
+    // Where the kernels will read.
+    const Problem& p = product.problem;
+    const auto reaches = [&p](MatrixShape shape, const MatrixLayout& layout,
+                              const InputSpan& span) {
+      const int64_t elements = ExtentElements(shape, layout, p.batch_count);
+      return static_cast<uint64_t>(elements) * SizeOf(p.dtype) > span.size_bytes;
+    };
+    if (ReadsAB(p) && reaches(StoredA(p), p.a, product.a)) return false;
+    if (ReadsAB(p) && reaches(StoredB(p), p.b, product.b)) return false;
+    if (ReadsC(p) && reaches(StoredC(p), p.c, product.c)) return false;
+  }
+  for (const DecodedResult& result : decoded.results) {
+    if (result.product >= decoded.products.size() || !IsValid(result.spec)) return false;
+    if (decoded.products[result.product].output_bytes != 0) return false;
   }
   if (decoded.products.empty() || end_bytes > decoded.output_bytes) return false;
   if (result_bytes > kReplyLimitBytes) return false;
@@ -142,8 +171,8 @@ int Main(int argc, char** argv) {
                                       random);
       const std::vector<Segment> message = Cut(wire, 1 + random() % 64);
       std::string request_id;
-      const auto decoded =
-          (batch ? DecodeMultiplyBatch : DecodeMultiply)(message, kReplyLimitBytes, request_id);
+      const auto decoded = (batch ? DecodeMultiplyBatch : DecodeMultiply)(
+          message, WithKnownMatrices(kReplyLimitBytes), request_id);
       const bool good = decoded.ok() ? IsSafe(*decoded, wire.size()) : IsExpected(decoded.status());
       if (!good) {
         std::fprintf(

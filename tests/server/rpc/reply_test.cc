@@ -101,6 +101,44 @@ TEST_F(ReplyTest, ManyProductsOfEverySizeAndOneThatFailed) {
   EXPECT_EQ(reply.results(6).error().details_size(), 2);  // ErrorInfo and BadRequest
 }
 
+TEST_F(ReplyTest, ResultsThatStayAreDescribedAndNotSent) {
+  MatrixState state;
+  state.name = "d";
+  state.spec = {DType::kF64, int64_t{1} << 40, 3};
+  state.rows_written = state.spec.rows;
+  state.sealed = true;
+  state.time_to_live = absl::Seconds(9);
+  state.expires_in = absl::Seconds(8);
+  state.memory_bytes = 77;
+  state.device = 2;
+  Job job = MakeJob({64, 0, 64});
+  auto buffer = MakeMultiplyBatchReply(job, times_, {{1, state}});
+  ASSERT_TRUE(buffer.ok());
+  const auto reply = Parse<v1::MultiplyBatchReply>(*buffer);
+  EXPECT_EQ(reply.payloads(1), "");
+  EXPECT_EQ(reply.payloads(2), std::string(64, '\3'));
+  EXPECT_FALSE(reply.results(0).has_result());
+  const v1::Matrix& matrix = reply.results(1).result();
+  EXPECT_EQ(matrix.name(), "d");
+  EXPECT_EQ(matrix.data_type(), v1::DATA_TYPE_F64);
+  EXPECT_EQ(matrix.rows(), int64_t{1} << 40);
+  EXPECT_EQ(matrix.columns(), 3);
+  EXPECT_EQ(matrix.rows_written(), int64_t{1} << 40);
+  EXPECT_TRUE(matrix.sealed());
+  EXPECT_EQ(matrix.time_to_live_ns(), 9'000'000'000u);
+  EXPECT_EQ(matrix.expires_in_ns(), 8'000'000'000u);
+  EXPECT_EQ(matrix.memory_bytes(), 77u);
+  EXPECT_EQ(matrix.device_index(), 2);
+
+  Job one = MakeJob({0});
+  auto one_buffer = MakeMultiplyReply(one, times_, {{0, state}});
+  ASSERT_TRUE(one_buffer.ok());
+  const auto one_reply = Parse<v1::MultiplyReply>(*one_buffer);
+  EXPECT_EQ(one_reply.result().name(), "d");
+  ASSERT_EQ(one_reply.payloads_size(), 1);
+  EXPECT_EQ(one_reply.payloads(0), "");
+}
+
 TEST_F(ReplyTest, LargeResultsAreNotCopiedAndGoBackToThePool) {
   Job job = MakeJob({1 << 20, 16, 1 << 20});
   const auto* begin = reinterpret_cast<const uint8_t*>(job.output.data());
