@@ -351,7 +351,10 @@ TEST_F(ClientTest, GetServerInfo) {
   EXPECT_EQ(info->devices[0].index, 1);
   EXPECT_TRUE(info->devices[0].healthy);
   EXPECT_THAT(info->element_types, ElementsAre(ElementType::kF32, ElementType::kF64));
-  EXPECT_EQ(info->message_limit_bytes, 123u);
+  EXPECT_EQ(info->message_limit_bytes, uint64_t{64} << 20);
+  EXPECT_EQ(info->matrix_memory_bytes, 1000u);
+  EXPECT_EQ(info->matrix_memory_used_bytes, 100u);
+  EXPECT_EQ(info->time_to_live_limit, absl::Hours(1));
   EXPECT_EQ(info->uptime, absl::Milliseconds(1500));
 }
 

@@ -6,9 +6,13 @@
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/server.h>
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -17,8 +21,8 @@
 
 namespace gemm::testing {
 
-// Multiplies with three loops, through the stock generated service, so that what the client writes
-// by hand is read by protobuf itself.
+// Multiplies with three loops, and keeps matrices, through the stock generated service, so that
+// what the client writes by hand is read by protobuf itself.
 class FakeServer final : public v1::GemmService::Service {
  public:
   FakeServer();
@@ -33,6 +37,18 @@ class FakeServer final : public v1::GemmService::Service {
   void EditReplies(std::function<void(v1::MultiplyReply&)> edit);
   void EditBatchReplies(std::function<void(v1::MultiplyBatchReply&)> edit);
   void SetHealth(bool serving);
+  void SetMessageLimit(uint64_t bytes);
+
+  // Of the calls whose method has this name, the `number`th from now on (1 is the next): `edit` is
+  // called first, and what it returns is the answer unless it is OK.
+  void OnCall(const std::string& method, int number, std::function<grpc::Status()> edit);
+
+  // As a server that has restarted.
+  void ForgetMatrices();
+  // Of a matrix: row begin and count of each WriteRows and ReadRows that was answered.
+  std::vector<std::pair<int64_t, int64_t>> panels(const std::string& name) const;
+  std::string matrix_bytes(const std::string& name) const;  // empty if there is none
+  std::set<std::string> peers() const;                      // that have called
 
   int calls() const;
   v1::MultiplyRequest last_request() const;
@@ -45,12 +61,40 @@ class FakeServer final : public v1::GemmService::Service {
                         v1::MultiplyReply* reply) override;
   grpc::Status MultiplyBatch(grpc::ServerContext* context, const v1::MultiplyBatchRequest* request,
                              v1::MultiplyBatchReply* reply) override;
+  grpc::Status CreateMatrix(grpc::ServerContext* context, const v1::CreateMatrixRequest* request,
+                            v1::CreateMatrixReply* reply) override;
+  grpc::Status WriteRows(grpc::ServerContext* context, const v1::WriteRowsRequest* request,
+                         v1::WriteRowsReply* reply) override;
+  grpc::Status ReadRows(grpc::ServerContext* context, const v1::ReadRowsRequest* request,
+                        v1::ReadRowsReply* reply) override;
+  grpc::Status GetMatrix(grpc::ServerContext* context, const v1::GetMatrixRequest* request,
+                         v1::GetMatrixReply* reply) override;
+  grpc::Status ListMatrices(grpc::ServerContext* context, const v1::ListMatricesRequest* request,
+                            v1::ListMatricesReply* reply) override;
+  grpc::Status DeleteMatrix(grpc::ServerContext* context, const v1::DeleteMatrixRequest* request,
+                            v1::DeleteMatrixReply* reply) override;
   grpc::Status Explain(grpc::ServerContext* context, const v1::ExplainRequest* request,
                        v1::ExplainReply* reply) override;
   grpc::Status GetServerInfo(grpc::ServerContext* context, const v1::GetServerInfoRequest* request,
                              v1::GetServerInfoReply* reply) override;
 
-  grpc::Status Record(const grpc::ServerContext& context);
+  struct StoredMatrix {
+    v1::Matrix state;
+    std::string bytes;
+    std::vector<bool> written;  // by row
+    std::vector<std::pair<int64_t, int64_t>> panels;
+
+    int64_t row_bytes() const;
+  };
+
+  grpc::Status Record(const grpc::ServerContext& context, const char* method);
+  grpc::Status Find(const std::string& name, StoredMatrix*& matrix)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The rows that an operand names, as one more payload.
+  grpc::Status Resolve(v1::Operand* operand, v1::MultiplyRequest& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Multiplies a request of one product; D becomes a matrix where it is to.
+  grpc::Status Compute(v1::MultiplyRequest request, std::string& d, v1::Matrix* result);
 
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
@@ -64,6 +108,11 @@ class FakeServer final : public v1::GemmService::Service {
   v1::MultiplyBatchRequest last_batch_request_ ABSL_GUARDED_BY(mutex_);
   std::string last_announced_bytes_ ABSL_GUARDED_BY(mutex_);
   std::string last_user_agent_ ABSL_GUARDED_BY(mutex_);
+  uint64_t message_limit_bytes_ ABSL_GUARDED_BY(mutex_) = 64 << 20;
+  std::map<std::string, std::map<int, std::function<grpc::Status()>>> on_call_
+      ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, StoredMatrix> matrices_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> peers_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Takes calls and never reads their messages, as a server does that is out of memory.

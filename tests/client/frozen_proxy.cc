@@ -70,6 +70,7 @@ void FrozenProxy::Run() {
       ready.push_back({relay.server, POLLIN, 0});
     }
     poll(ready.data(), ready.size(), kPollMs);
+    if (frozen_) continue;  // what came after Freeze finds nobody
     for (size_t i = 0; i < relays.size(); ++i) {
       Relay& relay = relays[i];
       const bool open = (ready[1 + 2 * i].revents == 0 || Move(relay.client, relay.server)) &&

@@ -1,18 +1,19 @@
 #include "gemmd/client.h"
 
-#include <atomic>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/cpp/internal/address.h"
+#include "client/cpp/internal/blocking_calls.h"
+#include "client/cpp/internal/bulk_call.h"
 #include "client/cpp/internal/callback_thread.h"
 #include "client/cpp/internal/checked_product.h"
+#include "client/cpp/internal/checked_rows.h"
 #include "client/cpp/internal/connection.h"
 #include "client/cpp/internal/conversions.h"
 #include "client/cpp/internal/error.h"
-#include "client/cpp/internal/multiply_call.h"
-#include "client/cpp/internal/polled_queue.h"
+#include "client/cpp/internal/matrices.h"
 #include "client/cpp/internal/unary_call.h"
 #include "gemm/v1/gemm.pb.h"
 #include "grpc/health/v1/health.pb.h"
@@ -40,6 +41,9 @@ absl::Status CheckOptions(const ClientOptions& options) {
         "message_limit_bytes",
         absl::StrCat("is ", options.message_limit_bytes, ", more than ", INT32_MAX));
   }
+  if (options.channels < 1) {
+    return client::InvalidField("channels", absl::StrCat("is ", options.channels, ", less than 1"));
+  }
   if (options.stall_timeout < absl::Milliseconds(1)) {
     return client::InvalidField("stall_timeout", "is less than 1 ms");
   }
@@ -50,34 +54,28 @@ absl::Status CheckOptions(const ClientOptions& options) {
 
 class Client::Impl {
  public:
-  explicit Impl(const ClientOptions& options) : options_(options), connection_(options) {}
+  explicit Impl(const ClientOptions& options)
+      : options_(options),
+        connection_(options),
+        calls_(options),
+        matrices_(options, connection_, calls_) {}
 
-  // Product is CheckedProduct or CheckedBatch.
-  template <typename Product>
-  absl::StatusOr<typename client::MultiplyCall<Product>::Report> Multiply(
-      absl::StatusOr<Product> product) const {
-    if (!product.ok()) return product.status();
-    const auto call =
-        client::MultiplyCall<Product>::Create(connection_, options_, *std::move(product));
-    if (!call.ok()) return call.status();
-    client::PolledQueue queue;
-    std::atomic<bool> over = false;
-    (*call)->unary_call()->PollOn(queue);
-    (*call)->Start([&over] { over = true; });
-    queue.RunUntil([&over] { return over.load(); });
-    return (*call)->Finish();
+  // Request is as for client::BulkCall.
+  template <typename Request>
+  absl::StatusOr<typename Request::Report> Call(absl::StatusOr<Request> request) {
+    if (!request.ok()) return request.status();
+    return calls_.Call(connection_, *std::move(request));
   }
 
-  template <typename Product, typename Callback>
-  PendingCall MultiplyAsync(absl::StatusOr<Product> product, Callback callback) {
+  template <typename Request, typename Callback>
+  PendingCall CallAsync(absl::StatusOr<Request> request, Callback callback) {
     callbacks_.Announce();
     const auto refuse = [&](const absl::Status& status) {
       callbacks_.Post([status, callback = std::move(callback)]() mutable { callback(status); });
       return PendingCall();
     };
-    if (!product.ok()) return refuse(product.status());
-    const auto call =
-        client::MultiplyCall<Product>::Create(connection_, options_, *std::move(product));
+    if (!request.ok()) return refuse(request.status());
+    const auto call = client::BulkCall<Request>::Create(connection_, options_, *std::move(request));
     if (!call.ok()) return refuse(call.status());
     (*call)->Start([this, call = *call, callback = std::move(callback)]() mutable {
       callbacks_.Post([call = std::move(call), callback = std::move(callback)]() mutable {
@@ -90,33 +88,18 @@ class Client::Impl {
   // A call of small protobuf messages.
   template <typename Reply>
   absl::StatusOr<Reply> CallMessage(const std::string& method,
-                                    const google::protobuf::MessageLite& request) const {
-    const grpc::Slice slice(request.SerializeAsString());
-    const auto call = std::make_shared<client::UnaryCall>(connection_, options_, method,
-                                                          grpc::ByteBuffer(&slice, 1));
-    client::PolledQueue queue;
-    bool over = false;
-    absl::StatusOr<grpc::ByteBuffer> bytes;
-    call->PollOn(queue);
-    call->Start([&](client::UnaryCall::Outcome outcome) {
-      bytes = std::move(outcome.reply);
-      over = true;
-    });
-    queue.RunUntil([&over] { return over; });
-    if (!bytes.ok()) return bytes.status();
-    grpc::Slice whole;
-    Reply reply;
-    if (!bytes->DumpToSingleSlice(&whole).ok() ||
-        !reply.ParseFromArray(whole.begin(), static_cast<int>(whole.size()))) {
-      return absl::InternalError(
-          absl::StrCat("the server's reply to ", method, " cannot be parsed"));
-    }
-    return reply;
+                                    const google::protobuf::MessageLite& request) {
+    return calls_.CallMessage<Reply>(connection_, method, request);
   }
+
+  client::Matrices& matrices() { return matrices_; }
+  void CancelCalls() { calls_.Cancel(); }
 
  private:
   const ClientOptions options_;
   const client::Connection connection_;
+  client::BlockingCalls calls_;
+  client::Matrices matrices_;
   client::CallbackThread callbacks_;  // the last: its end waits for calls, which use the others
 };
 
@@ -132,7 +115,7 @@ absl::StatusOr<Client> Client::Connect(const ClientOptions& options) {
 
 template <typename T>
 absl::StatusOr<MultiplyReport> Client::Multiply(const MultiplyArgs<T>& args) const {
-  return impl_->Multiply(client::CheckProduct(args));
+  return impl_->Call(client::CheckProduct(args));
 }
 
 template absl::StatusOr<MultiplyReport> Client::Multiply(const MultiplyArgs<float>&) const;
@@ -140,7 +123,7 @@ template absl::StatusOr<MultiplyReport> Client::Multiply(const MultiplyArgs<doub
 
 template <typename T>
 PendingCall Client::MultiplyAsync(const MultiplyArgs<T>& args, MultiplyCallback callback) const {
-  return impl_->MultiplyAsync(client::CheckProduct(args), std::move(callback));
+  return impl_->CallAsync(client::CheckProduct(args), std::move(callback));
 }
 
 template PendingCall Client::MultiplyAsync(const MultiplyArgs<float>&, MultiplyCallback) const;
@@ -148,14 +131,100 @@ template PendingCall Client::MultiplyAsync(const MultiplyArgs<double>&, Multiply
 
 absl::StatusOr<MultiplyBatchReport> Client::MultiplyBatch(std::span<const AnyMultiplyArgs> products,
                                                           const std::string& request_id) const {
-  return impl_->Multiply(client::CheckBatch(products, request_id));
+  return impl_->Call(client::CheckBatch(products, request_id));
 }
 
 PendingCall Client::MultiplyBatchAsync(std::span<const AnyMultiplyArgs> products,
                                        MultiplyBatchCallback callback,
                                        const std::string& request_id) const {
-  return impl_->MultiplyAsync(client::CheckBatch(products, request_id), std::move(callback));
+  return impl_->CallAsync(client::CheckBatch(products, request_id), std::move(callback));
 }
+
+absl::StatusOr<MatrixInfo> Client::CreateMatrix(const CreateMatrixArgs& args) const {
+  return impl_->matrices().Create(args);
+}
+
+template <typename T>
+absl::StatusOr<MatrixInfo> Client::WriteRows(const MatrixRows& rows,
+                                             std::span<const T> data) const {
+  return impl_->Call(client::CheckWrite(rows, client::ElementSpan(data)));
+}
+
+template absl::StatusOr<MatrixInfo> Client::WriteRows(const MatrixRows&,
+                                                      std::span<const float>) const;
+template absl::StatusOr<MatrixInfo> Client::WriteRows(const MatrixRows&,
+                                                      std::span<const double>) const;
+
+template <typename T>
+PendingCall Client::WriteRowsAsync(const MatrixRows& rows, std::span<const T> data,
+                                   MatrixCallback callback) const {
+  return impl_->CallAsync(client::CheckWrite(rows, client::ElementSpan(data)), std::move(callback));
+}
+
+template PendingCall Client::WriteRowsAsync(const MatrixRows&, std::span<const float>,
+                                            MatrixCallback) const;
+template PendingCall Client::WriteRowsAsync(const MatrixRows&, std::span<const double>,
+                                            MatrixCallback) const;
+
+template <typename T>
+absl::StatusOr<MatrixInfo> Client::ReadRows(const MatrixRows& rows, std::span<T> data) const {
+  return impl_->Call(client::CheckRead(rows, client::ElementSpan(data)));
+}
+
+template absl::StatusOr<MatrixInfo> Client::ReadRows(const MatrixRows&, std::span<float>) const;
+template absl::StatusOr<MatrixInfo> Client::ReadRows(const MatrixRows&, std::span<double>) const;
+
+template <typename T>
+PendingCall Client::ReadRowsAsync(const MatrixRows& rows, std::span<T> data,
+                                  MatrixCallback callback) const {
+  return impl_->CallAsync(client::CheckRead(rows, client::ElementSpan(data)), std::move(callback));
+}
+
+template PendingCall Client::ReadRowsAsync(const MatrixRows&, std::span<float>,
+                                           MatrixCallback) const;
+template PendingCall Client::ReadRowsAsync(const MatrixRows&, std::span<double>,
+                                           MatrixCallback) const;
+
+absl::StatusOr<MatrixInfo> Client::GetMatrix(const std::string& name) const {
+  return impl_->matrices().Info(name);
+}
+
+absl::StatusOr<std::vector<MatrixInfo>> Client::ListMatrices() const {
+  return impl_->matrices().List();
+}
+
+absl::Status Client::DeleteMatrix(const std::string& name) const {
+  return impl_->matrices().Delete(name);
+}
+
+template <typename T>
+absl::StatusOr<MatrixInfo> Client::Put(const PutArgs<T>& args) const {
+  const absl::StatusOr<client::CheckedPut> put =
+      client::CheckPut({.name = args.name,
+                        .element_type = client::ElementTypeOf<T>(),
+                        .rows = args.rows,
+                        .columns = args.columns,
+                        .time_to_live = args.time_to_live},
+                       args.leading_dimension, client::ElementSpan(args.data));
+  if (!put.ok()) return put.status();
+  return impl_->matrices().Put(*put, args.exist_ok, args.on_transfer);
+}
+
+template absl::StatusOr<MatrixInfo> Client::Put(const PutArgs<float>&) const;
+template absl::StatusOr<MatrixInfo> Client::Put(const PutArgs<double>&) const;
+
+template <typename T>
+absl::StatusOr<MatrixInfo> Client::Get(const MatrixRows& rows, std::span<T> data,
+                                       const OnTransfer& on_transfer) const {
+  return impl_->matrices().Get(rows, client::ElementSpan(data), on_transfer);
+}
+
+template absl::StatusOr<MatrixInfo> Client::Get(const MatrixRows&, std::span<float>,
+                                                const OnTransfer&) const;
+template absl::StatusOr<MatrixInfo> Client::Get(const MatrixRows&, std::span<double>,
+                                                const OnTransfer&) const;
+
+void Client::CancelCalls() const { impl_->CancelCalls(); }
 
 void PendingCall::Cancel() const {
   if (call_ != nullptr) call_->Cancel();

@@ -12,11 +12,14 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "gemmd/error_detail.h"
+#include "gemmd/matrix.h"
 #include "gemmd/multiply.h"
 #include "gemmd/pending_call.h"
 #include "gemmd/server_info.h"
@@ -28,7 +31,8 @@ struct ClientOptions {
   std::string address = "127.0.0.1:50051";
 
   // For a whole call: every attempt, the waits between them and both transfers. Sent to the server,
-  // which drops work whose time is up. absl::InfiniteDuration() waits for ever.
+  // which drops work whose time is up. absl::InfiniteDuration() waits for ever. Put and Get, which
+  // may be of any size, take many calls: it is for each.
   absl::Duration timeout = absl::Seconds(60);
 
   // Further attempts after UNAVAILABLE (the server is full, draining or not there). The server's
@@ -48,6 +52,10 @@ struct ClientOptions {
   // protobuf's own limit; the server may have a lower one.
   uint64_t message_limit_bytes = INT32_MAX;
 
+  // Connections over which the panels of one Put or Get go side by side. They are made when they
+  // are first needed.
+  int channels = 8;
+
   // Obey http_proxy and its kin. Off by default, since proxies rarely carry HTTP/2 and must never
   // swallow calls within a host.
   bool use_http_proxy = false;
@@ -59,10 +67,13 @@ using MultiplyCallback = absl::AnyInvocable<void(absl::StatusOr<MultiplyReport>)
 
 using MultiplyBatchCallback = absl::AnyInvocable<void(absl::StatusOr<MultiplyBatchReport>)>;
 
-// One connection to one server. Thread-safe: calls may run at the same time and share the
-// connection; several Clients have a connection each. Movable; a moved-from Client may only be
-// destroyed or assigned to. Destroyed only when no call blocks in it; the destructor waits for
-// the others and their callbacks.
+// What became of a WriteRowsAsync or ReadRowsAsync.
+using MatrixCallback = absl::AnyInvocable<void(absl::StatusOr<MatrixInfo>)>;
+
+// One connection to one server, and some more for Put and Get. Thread-safe: calls may run at the
+// same time and share the connection; several Clients have a connection each. Movable; a moved-from
+// Client may only be destroyed or assigned to. Destroyed only when no call blocks in it; the
+// destructor waits for the others and their callbacks.
 //
 // Every method blocks but those named Async. Errors are such that GetErrorDetail can read them; a
 // mistake in the arguments is INVALID_ARGUMENT without a call.
@@ -105,6 +116,67 @@ class Client {
                                  MultiplyBatchCallback callback,
                                  const std::string& request_id = {}) const;
 
+  // Puts a matrix on the server, to be an operand as often as wanted. It goes in panels of rows of
+  // about 16 MiB over several connections at once, whatever its size, and sealed it is there. Rows
+  // leave from where they are, without a copy; nothing reads them once this has returned.
+  //
+  // Panels are retried like any call; when the server restarts in the middle of it, all is sent
+  // again. After a failure what has arrived stays until it expires, and a Put with exist_ok
+  // completes it, unless the name was made up here: then it is deleted.
+  //
+  // Errors: MATRIX_EXISTS, the name is in use; QUOTA_EXCEEDED, your share of the server's memory is
+  // used up; MEMORY_TOO_SMALL, no device can hold it; MEMORY_FULL, not now; MESSAGE_TOO_LARGE, one
+  // row does not fit a message.
+  template <typename T>
+  absl::StatusOr<MatrixInfo> Put(const PutArgs<T>& args) const;
+
+  // Reads a matrix, or rows of one, into `data`, which has exactly their size: in panels as Put,
+  // with one copy. After a failure some of the rows may be there.
+  //
+  // Errors: MATRIX_NOT_FOUND, it has expired, was deleted, or the server has restarted;
+  // MATRIX_NOT_SEALED, rows are missing.
+  template <typename T>
+  absl::StatusOr<MatrixInfo> Get(const MatrixRows& rows, std::span<T> data,
+                                 const OnTransfer& on_transfer = {}) const;
+
+  // What the server says of a matrix. MATRIX_NOT_FOUND when it is not there.
+  absl::StatusOr<MatrixInfo> GetMatrix(const std::string& name) const;
+
+  // Yours, ordered by name.
+  absl::StatusOr<std::vector<MatrixInfo>> ListMatrices() const;
+
+  // Frees the name at once; calls that use the matrix finish with it. MATRIX_NOT_FOUND when it was
+  // gone, which may also be because an attempt whose answer was lost has deleted it.
+  absl::Status DeleteMatrix(const std::string& name) const;
+
+  // The parts of Put, for matrices that are nowhere as a whole. Makes a matrix without rows; also
+  // OK when one of this name, type and shape is there already, with the state that it is in.
+  absl::StatusOr<MatrixInfo> CreateMatrix(const CreateMatrixArgs& args) const;
+
+  // Writes rows, in any order and any number of calls at once. `data` holds them dense; all of it
+  // fits a message. Rows that are there already stay as they are. T must be the matrix's type: the
+  // server sees bytes, so that another type of the same size is found, as INVALID_ARGUMENT, only
+  // after it was written.
+  template <typename T>
+  absl::StatusOr<MatrixInfo> WriteRows(const MatrixRows& rows, std::span<const T> data) const;
+
+  // Reads rows of a sealed matrix into `data`, which has exactly their size.
+  template <typename T>
+  absl::StatusOr<MatrixInfo> ReadRows(const MatrixRows& rows, std::span<T> data) const;
+
+  // To WriteRows and ReadRows as MultiplyAsync is to Multiply: `data` must stay until `callback` is
+  // called.
+  template <typename T>
+  PendingCall WriteRowsAsync(const MatrixRows& rows, std::span<const T> data,
+                             MatrixCallback callback) const;
+  template <typename T>
+  PendingCall ReadRowsAsync(const MatrixRows& rows, std::span<T> data,
+                            MatrixCallback callback) const;
+
+  // Ends the calls that block, on whatever threads, early and with CANCELLED, unless they were over
+  // before. Later calls are not concerned.
+  void CancelCalls() const;
+
   // Which kernel would run a product, and why each other would not.
   absl::StatusOr<Explanation> Explain(const ExplainArgs& args) const;
 
@@ -126,6 +198,28 @@ extern template PendingCall Client::MultiplyAsync(const MultiplyArgs<float>&,
                                                   MultiplyCallback) const;
 extern template PendingCall Client::MultiplyAsync(const MultiplyArgs<double>&,
                                                   MultiplyCallback) const;
+extern template absl::StatusOr<MatrixInfo> Client::Put(const PutArgs<float>&) const;
+extern template absl::StatusOr<MatrixInfo> Client::Put(const PutArgs<double>&) const;
+extern template absl::StatusOr<MatrixInfo> Client::Get(const MatrixRows&, std::span<float>,
+                                                       const OnTransfer&) const;
+extern template absl::StatusOr<MatrixInfo> Client::Get(const MatrixRows&, std::span<double>,
+                                                       const OnTransfer&) const;
+extern template absl::StatusOr<MatrixInfo> Client::WriteRows(const MatrixRows&,
+                                                             std::span<const float>) const;
+extern template absl::StatusOr<MatrixInfo> Client::WriteRows(const MatrixRows&,
+                                                             std::span<const double>) const;
+extern template PendingCall Client::WriteRowsAsync(const MatrixRows&, std::span<const float>,
+                                                   MatrixCallback) const;
+extern template PendingCall Client::WriteRowsAsync(const MatrixRows&, std::span<const double>,
+                                                   MatrixCallback) const;
+extern template absl::StatusOr<MatrixInfo> Client::ReadRows(const MatrixRows&,
+                                                            std::span<float>) const;
+extern template absl::StatusOr<MatrixInfo> Client::ReadRows(const MatrixRows&,
+                                                            std::span<double>) const;
+extern template PendingCall Client::ReadRowsAsync(const MatrixRows&, std::span<float>,
+                                                  MatrixCallback) const;
+extern template PendingCall Client::ReadRowsAsync(const MatrixRows&, std::span<double>,
+                                                  MatrixCallback) const;
 
 }  // namespace gemm
 

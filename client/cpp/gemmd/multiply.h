@@ -1,5 +1,5 @@
 // What Client::Multiply and Client::MultiplyBatch take and return: plain values over the caller's
-// own memory.
+// own memory, or by the names of matrices on the server.
 //
 //   D = alpha * op(A) op(B) + beta * C,  op(A) m x k, op(B) k x n, C and D m x n,
 //
@@ -18,6 +18,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "gemmd/matrix.h"
 #include "gemmd/types.h"
 
 namespace gemm {
@@ -38,6 +39,11 @@ struct MatrixIn {
   // Elements from one matrix of the batch to the next. Unset is packed, rows * leading_dimension;
   // 0 is the same matrix for every product, sent once.
   std::optional<int64_t> batch_stride;
+
+  // In place of data, if its name is set: rows of a matrix on the server, whose type is T and whose
+  // columns are those of the stored matrix. leading_dimension is then 0, and batch_stride unset
+  // (the matrices of the batch follow one another in the rows) or 0.
+  MatrixRows matrix;
 };
 
 // Where D goes. May be the memory of a, b or c: it is written once, after the whole reply is here,
@@ -65,6 +71,11 @@ struct MultiplyArgs {
   int64_t batch_count = 1;
   Precision precision = Precision::kStrict;
 
+  // In place of d, which is then empty: D stays on the server, as a matrix of batch_count * m rows
+  // and n columns, of any size. When there is one of this name, type and shape already, nothing is
+  // computed and the call succeeds, so one name must stand for one result.
+  std::optional<ResultMatrix> result;
+
   // For the server's log; at most 128 printable ASCII characters.
   std::string request_id;
 };
@@ -83,6 +94,8 @@ struct MultiplyReport {
   absl::Duration copy_in;
   absl::Duration compute;
   absl::Duration copy_out;
+
+  std::optional<MatrixInfo> result;  // where MultiplyArgs::result was set
 
   // As the client saw it: the whole call, retries and the copy into d included. Within a batch
   // these are zero, since MultiplyBatchReport has them.

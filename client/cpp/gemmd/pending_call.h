@@ -1,4 +1,4 @@
-// A call that MultiplyAsync or MultiplyBatchAsync has begun.
+// A call that one of the methods named Async has begun.
 
 #ifndef GEMMD_CLIENT_CPP_GEMMD_PENDING_CALL_H_
 #define GEMMD_CLIENT_CPP_GEMMD_PENDING_CALL_H_

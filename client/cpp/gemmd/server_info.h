@@ -32,6 +32,12 @@ struct ServerInfo {
   std::vector<ElementType> element_types;  // those that this client knows
   uint64_t message_limit_bytes = 0;        // largest request and largest reply
   absl::Duration uptime;
+
+  // Matrices that stay on the server: memory for them and what is taken of it, over all devices,
+  // and the longest time to live that may be asked for.
+  uint64_t matrix_memory_bytes = 0;
+  uint64_t matrix_memory_used_bytes = 0;
+  absl::Duration time_to_live_limit;
 };
 
 // A product whose kernel is asked for. Dense operands.

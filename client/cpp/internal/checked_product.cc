@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cpp/internal/error.h"
+#include "client/cpp/internal/matrix_name.h"
 #include "gemmd/error_detail.h"
 
 namespace gemm::client {
@@ -40,6 +41,36 @@ class Checked {
 
 std::string Path(const UncheckedMatrix& matrix, const char* member) {
   return absl::StrCat(matrix.name, ".", member);
+}
+
+// An operand on the server, whose size only the server knows.
+absl::StatusOr<CheckedProduct::Input> CheckOnServer(const UncheckedMatrix& matrix) {
+  if (absl::Status status = CheckMatrixName(Path(matrix, "matrix.name"), matrix.matrix.name);
+      !status.ok()) {
+    return status;
+  }
+  if (matrix.matrix.row_begin < 0) {
+    return InvalidField(Path(matrix, "matrix.row_begin"), "is less than 0");
+  }
+  if (matrix.matrix.row_count < 0) {
+    return InvalidField(Path(matrix, "matrix.row_count"), "is less than 0");
+  }
+  if (matrix.elements != 0) {
+    return InvalidField(Path(matrix, "data"), "is set beside a matrix on the server");
+  }
+  if (matrix.leading_dimension != 0) {
+    return InvalidField(Path(matrix, "leading_dimension"), "is set for a matrix on the server");
+  }
+  if (matrix.batch_stride && *matrix.batch_stride != 0) {
+    return InvalidField(
+        Path(matrix, "batch_stride"),
+        absl::StrCat("is ", *matrix.batch_stride, ", not 0, for a matrix on the server"));
+  }
+  CheckedProduct::Input checked;
+  checked.matrix = matrix.matrix;
+  checked.transposed = matrix.transposed;
+  checked.shared = matrix.batch_stride.has_value();
+  return checked;
 }
 
 // rows and columns are those of one stored matrix. may_share: a batch stride of 0 is allowed.
@@ -131,6 +162,17 @@ absl::Status CheckScalars(const CheckedProduct& product) {
   return CheckRequestId(product.request_id);
 }
 
+// Makes the name up where there is none.
+absl::Status CheckResult(const UncheckedMatrix& d, ResultMatrix& result) {
+  if (d.elements != 0) return InvalidField("d.data", "is set, but D is to stay on the server");
+  if (result.time_to_live < absl::ZeroDuration()) {
+    return InvalidField("result.time_to_live", "is less than 0");
+  }
+  if (!result.name.empty()) return CheckMatrixName("result.name", result.name);
+  result.name = NewMatrixName();
+  return absl::OkStatus();
+}
+
 // The error of one product, an InvalidField, as one of the batch.
 absl::Status OfProduct(size_t index, const absl::Status& status) {
   const std::string field = GetErrorDetail(status).value_or(ErrorDetail()).field;
@@ -139,11 +181,6 @@ absl::Status OfProduct(size_t index, const absl::Status& status) {
 }
 
 }  // namespace
-
-int64_t MatrixBytes::extent_bytes() const {
-  if (matrices == 0) return 0;
-  return (matrices - 1) * matrix_stride_bytes + (rows - 1) * row_stride_bytes + row_bytes;
-}
 
 absl::StatusOr<CheckedProduct> CheckProduct(const UncheckedProduct& args) {
   CheckedProduct product = args.scalars;
@@ -158,7 +195,8 @@ absl::StatusOr<CheckedProduct> CheckProduct(const UncheckedProduct& args) {
     if (!status.ok()) return {};
     if (matrix.transposed) std::swap(rows, columns);
     absl::StatusOr<CheckedProduct::Input> checked =
-        CheckMatrix(matrix, rows, columns, may_share, product);
+        matrix.matrix.name.empty() ? CheckMatrix(matrix, rows, columns, may_share, product)
+                                   : CheckOnServer(matrix);
     if (checked.ok()) return *checked;
     status = checked.status();
     return {};
@@ -167,7 +205,11 @@ absl::StatusOr<CheckedProduct> CheckProduct(const UncheckedProduct& args) {
   product.b = check(args.b, product.k, product.n, true);
   product.has_c = product.beta != 0.0;
   if (product.has_c) product.c = check(args.c, product.m, product.n, true);
-  product.d = check(args.d, product.m, product.n, false);
+  if (!product.result) {
+    product.d = check(args.d, product.m, product.n, false);
+  } else if (status.ok()) {
+    status = CheckResult(args.d, *product.result);
+  }
   if (!status.ok()) return status;
   return product;
 }

@@ -4,34 +4,24 @@
 #ifndef GEMMD_CLIENT_CPP_INTERNAL_CHECKED_PRODUCT_H_
 #define GEMMD_CLIENT_CPP_INTERNAL_CHECKED_PRODUCT_H_
 
-#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/cpp/internal/matrix_bytes.h"
 #include "gemmd/multiply.h"
 #include "gemmd/types.h"
 
 namespace gemm::client {
 
-// A matrix (or a batch of them) in the caller's memory, in bytes.
-struct MatrixBytes {
-  std::byte* data = nullptr;  // never written, except D's
-  int64_t rows = 0;           // as stored
-  int64_t row_bytes = 0;
-  int64_t row_stride_bytes = 0;  // >= row_bytes
-  int64_t matrices = 0;          // distinct ones: 1 where the batch shares it, 0 for an empty batch
-  int64_t matrix_stride_bytes = 0;
-
-  // From the first byte to one past the last; 0 if empty. The padding after the last row is not in.
-  int64_t extent_bytes() const;
-  int64_t dense_bytes() const { return matrices * rows * row_bytes; }
-};
-
 struct CheckedProduct {
+  using Report = MultiplyReport;
+  static constexpr char kMethod[] = "/gemm.v1.GemmService/Multiply";
+
   int64_t m = 0;
   int64_t n = 0;
   int64_t k = 0;
@@ -42,8 +32,10 @@ struct CheckedProduct {
   double alpha = 1.0;
   double beta = 0.0;
   std::string request_id;
+  std::optional<ResultMatrix> result;  // its name is set
 
   struct Input : MatrixBytes {
+    MatrixRows matrix;  // on the server if it has a name; there are no bytes then
     bool transposed = false;
     bool shared = false;  // one matrix for the whole batch
   };
@@ -55,6 +47,9 @@ struct CheckedProduct {
 };
 
 struct CheckedBatch {
+  using Report = MultiplyBatchReport;
+  static constexpr char kMethod[] = "/gemm.v1.GemmService/MultiplyBatch";
+
   std::vector<CheckedProduct> products;
   std::string request_id;
 };
@@ -66,6 +61,7 @@ struct UncheckedMatrix {
   bool transposed = false;
   int64_t leading_dimension = 0;
   std::optional<int64_t> batch_stride;
+  MatrixRows matrix;
 };
 
 struct UncheckedProduct {
@@ -80,7 +76,8 @@ absl::StatusOr<CheckedProduct> CheckProduct(const MultiplyArgs<T>& args) {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>, "float or double");
   const auto in = [](const char* name, const MatrixIn<T>& x) {
     return UncheckedMatrix{name,         x.data.data(),       x.data.size(),
-                           x.transposed, x.leading_dimension, x.batch_stride};
+                           x.transposed, x.leading_dimension, x.batch_stride,
+                           x.matrix};
   };
   UncheckedProduct unchecked;
   unchecked.scalars = {
@@ -93,12 +90,14 @@ absl::StatusOr<CheckedProduct> CheckProduct(const MultiplyArgs<T>& args) {
       .precision = args.precision,
       .alpha = args.alpha,
       .beta = args.beta,
-      .request_id = args.request_id};
+      .request_id = args.request_id,
+      .result = args.result};
   unchecked.a = in("a", args.a);
   unchecked.b = in("b", args.b);
   unchecked.c = in("c", args.c);
   unchecked.d = {"d",   args.d.data.data(),       args.d.data.size(),
-                 false, args.d.leading_dimension, args.d.batch_stride};
+                 false, args.d.leading_dimension, args.d.batch_stride,
+                 {}};
   return CheckProduct(unchecked);
 }
 

@@ -1,7 +1,9 @@
 #include "client/cpp/internal/conversions.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <optional>
 
 #include "absl/time/time.h"
 
@@ -37,6 +39,17 @@ absl::Duration FromNs(uint64_t ns) {
   return absl::Nanoseconds(static_cast<int64_t>(ns < kMax ? ns : kMax));
 }
 
+// At most 292 years, far beyond any limit.
+uint64_t ToNs(absl::Duration duration) {
+  return static_cast<uint64_t>(std::max<int64_t>(0, absl::ToInt64Nanoseconds(duration)));
+}
+
+std::optional<ElementType> FromProto(v1::DataType type) {
+  if (type == v1::DATA_TYPE_F32) return ElementType::kF32;
+  if (type == v1::DATA_TYPE_F64) return ElementType::kF64;
+  return std::nullopt;
+}
+
 }  // namespace
 
 v1::DataType ToProto(ElementType type) {
@@ -62,6 +75,23 @@ v1::ExplainRequest ToProto(const ExplainArgs& args) {
   product.set_batch_count(args.batch_count);
   if (args.transpose_a) product.mutable_a()->set_transposed(true);
   if (args.transpose_b) product.mutable_b()->set_transposed(true);
+  return request;
+}
+
+v1::ResultMatrix ToProto(const ResultMatrix& result) {
+  v1::ResultMatrix message;
+  message.set_name(result.name);
+  message.set_time_to_live_ns(ToNs(result.time_to_live));
+  return message;
+}
+
+v1::CreateMatrixRequest ToProto(const CreateMatrixArgs& args) {
+  v1::CreateMatrixRequest request;
+  request.set_name(args.name);
+  request.set_data_type(ToProto(args.element_type));
+  request.set_rows(args.rows);
+  request.set_columns(args.columns);
+  request.set_time_to_live_ns(ToNs(args.time_to_live));
   return request;
 }
 
@@ -109,12 +139,28 @@ ServerInfo FromProto(const v1::GetServerInfoReply& reply) {
   }
   result.kernels.assign(reply.kernels().begin(), reply.kernels().end());
   for (const int type : reply.data_types()) {
-    if (type == v1::DATA_TYPE_F32) result.element_types.push_back(ElementType::kF32);
-    if (type == v1::DATA_TYPE_F64) result.element_types.push_back(ElementType::kF64);
+    const std::optional<ElementType> known = FromProto(static_cast<v1::DataType>(type));
+    if (known) result.element_types.push_back(*known);
   }
   result.message_limit_bytes = reply.message_limit_bytes();
   result.uptime = FromNs(reply.uptime_ns());
+  result.matrix_memory_bytes = reply.matrix_memory_bytes();
+  result.matrix_memory_used_bytes = reply.matrix_memory_used_bytes();
+  result.time_to_live_limit = FromNs(reply.time_to_live_limit_ns());
   return result;
+}
+
+MatrixInfo FromProto(const v1::Matrix& matrix) {
+  return {.name = matrix.name(),
+          .element_type = FromProto(matrix.data_type()),
+          .rows = matrix.rows(),
+          .columns = matrix.columns(),
+          .rows_written = matrix.rows_written(),
+          .sealed = matrix.sealed(),
+          .time_to_live = FromNs(matrix.time_to_live_ns()),
+          .expires_in = FromNs(matrix.expires_in_ns()),
+          .memory_bytes = matrix.memory_bytes(),
+          .device_index = matrix.device_index()};
 }
 
 }  // namespace client

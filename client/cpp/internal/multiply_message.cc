@@ -1,15 +1,13 @@
 #include "client/cpp/internal/multiply_message.h"
 
-#include <algorithm>
-#include <cstring>
 #include <map>
-#include <memory>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/cpp/internal/bulk_parts.h"
 #include "client/cpp/internal/conversions.h"
 #include "client/cpp/internal/error.h"
 #include "gemm/v1/gemm.pb.h"
@@ -45,26 +43,7 @@ uint64_t PayloadBytes(const MatrixBytes& matrix) {
   return IsSparse(matrix) ? matrix.dense_bytes() : matrix.extent_bytes();
 }
 
-// A dense copy, owned by the slice.
-grpc::Slice Pack(const MatrixBytes& matrix) {
-  auto packed = std::make_unique_for_overwrite<std::byte[]>(matrix.dense_bytes());
-  std::byte* out = packed.get();
-  for (int64_t q = 0; q < matrix.matrices; ++q) {
-    const std::byte* row = matrix.data + q * matrix.matrix_stride_bytes;
-    for (int64_t i = 0; i < matrix.rows; ++i) {
-      std::memcpy(out, row + i * matrix.row_stride_bytes, matrix.row_bytes);
-      out += matrix.row_bytes;
-    }
-  }
-  std::byte* const data = packed.release();
-  return grpc::Slice(
-      data, matrix.dense_bytes(), [](void* bytes) { delete[] static_cast<std::byte*>(bytes); },
-      data);
-}
-
-void Describe(const CheckedProduct::Input& input, uint32_t payload, int64_t element_bytes,
-              v1::Operand& operand) {
-  operand.set_payload(payload);
+void Describe(const CheckedProduct::Input& input, int64_t element_bytes, v1::Operand& operand) {
   operand.set_transposed(input.transposed);
   if (input.shared) operand.set_batch_stride(0);
   if (IsSparse(input) || input.matrices == 0) return;
@@ -76,70 +55,22 @@ void Describe(const CheckedProduct::Input& input, uint32_t payload, int64_t elem
   }
 }
 
-absl::Status CheckSize(const char* what, const char* reason, uint64_t bytes, uint64_t limit_bytes) {
-  if (bytes <= limit_bytes) return absl::OkStatus();
-  return ErrorWithReason(absl::StatusCode::kResourceExhausted, reason,
-                         absl::StrCat("the ", what, " would be ", bytes,
-                                      " bytes, over the message limit of ", limit_bytes));
-}
-
-absl::Status BadReply(const std::string& fault) {
-  return absl::InternalError(absl::StrCat("the server's reply cannot be used: ", fault));
-}
-
-// Reads ranges of a segmented message, in ascending order: one walk over the segments in all.
-class SegmentReader {
- public:
-  explicit SegmentReader(absl::Span<const Segment> message) : message_(message) {}
-
-  // Requires that the range is in the message and begins where the last one ended or behind it.
-  void Read(PayloadRange range, std::byte* out) {
-    uint64_t at = range.offset_bytes;
-    const uint64_t end = at + range.size_bytes;
-    while (at < end) {
-      const Segment& segment = message_[segment_];
-      const uint64_t segment_end = segment_start_ + segment.size_bytes;
-      if (at >= segment_end) {
-        segment_start_ = segment_end;
-        ++segment_;
-        continue;
-      }
-      const uint64_t step = std::min(end, segment_end) - at;
-      std::memcpy(out, segment.data + (at - segment_start_), step);
-      out += step;
-      at += step;
-    }
-  }
-
- private:
-  absl::Span<const Segment> message_;
-  size_t segment_ = 0;
-  uint64_t segment_start_ = 0;  // its offset in the message
-};
-
-void Unpack(SegmentReader& reader, PayloadRange range, const MatrixBytes& matrix) {
-  if (matrix.extent_bytes() == matrix.dense_bytes()) {
-    reader.Read(range, matrix.data);
-    return;
-  }
-  range.size_bytes = matrix.row_bytes;
-  for (int64_t q = 0; q < matrix.matrices; ++q) {
-    std::byte* row = matrix.data + q * matrix.matrix_stride_bytes;
-    for (int64_t i = 0; i < matrix.rows; ++i) {
-      reader.Read(range, row + i * matrix.row_stride_bytes);
-      range.offset_bytes += matrix.row_bytes;
-    }
-  }
-}
-
 // The payloads of a request, each once.
 class PayloadTable {
  public:
   // Describes the operand, whose matrix must stay where it is.
   void Add(const CheckedProduct::Input& input, int64_t element_bytes, v1::Operand& operand) {
-    const auto [found, added] = indices_.try_emplace(KeyOf(input), payloads_.size());
-    if (added) payloads_.push_back(&input);
-    Describe(input, found->second, element_bytes, operand);
+    if (!input.matrix.name.empty()) {
+      v1::MatrixRows& rows = *operand.mutable_matrix();
+      rows.set_name(input.matrix.name);
+      rows.set_row_begin(input.matrix.row_begin);
+      rows.set_row_count(input.matrix.row_count);
+    } else {
+      const auto [found, added] = indices_.try_emplace(KeyOf(input), payloads_.size());
+      if (added) payloads_.push_back(&input);
+      operand.set_payload(found->second);
+    }
+    Describe(input, element_bytes, operand);
   }
 
   // The whole message, which begins with `text`.
@@ -156,6 +87,10 @@ class PayloadTable {
             CheckSize("request", "MESSAGE_TOO_LARGE", request_bytes, message_limit_bytes);
         !size.ok()) {
       return size;
+    }
+    if (payloads_.empty()) {  // all operands are on the server
+      const grpc::Slice slice(text);
+      return grpc::ByteBuffer(&slice, 1);
     }
     std::vector<grpc::Slice> slices;
     slices.reserve(2 * payloads_.size());
@@ -188,6 +123,7 @@ void Describe(const CheckedProduct& product, v1::Product& description, PayloadTa
   payloads.Add(product.a, product.element_bytes, *description.mutable_a());
   payloads.Add(product.b, product.element_bytes, *description.mutable_b());
   if (product.has_c) payloads.Add(product.c, product.element_bytes, *description.mutable_c());
+  if (product.result) *description.mutable_result() = ToProto(*product.result);
 }
 
 // As the server does it, what a reply holds beside the results is not counted.
@@ -195,30 +131,18 @@ absl::Status CheckResultSize(uint64_t d_bytes, uint64_t message_limit_bytes) {
   return CheckSize("result", "RESULT_TOO_LARGE", d_bytes, message_limit_bytes);
 }
 
-// A reply, split.
-struct Reply {
-  std::vector<grpc::Slice> slices;
-  std::vector<Segment> segments;
-  BulkIndex index;
-};
-
-absl::StatusOr<Reply> Split(const grpc::ByteBuffer& bytes, const BulkLimits& limits) {
-  Reply reply;
-  if (!bytes.Valid() || !bytes.Dump(&reply.slices).ok()) {
-    return BadReply("it is empty or compressed");
-  }
-  reply.segments.reserve(reply.slices.size());
-  for (const grpc::Slice& slice : reply.slices) {
-    reply.segments.push_back({slice.begin(), slice.size()});
-  }
-  absl::StatusOr<BulkIndex> index = IndexBulkMessage(reply.segments, limits);
-  if (!index.ok()) return BadReply(std::string(index.status().message()));
-  reply.index = *std::move(index);
-  return reply;
-}
-
 // What a product's outcome takes in a reply's description, at most: a long error text with details.
 constexpr size_t kOutcomeBytes = 16 << 10;
+
+absl::Status NoResultMatrix() { return BadReply("it does not say which matrix the result became"); }
+
+// Of a product that succeeded; `Outcome` is MultiplyReply or one of a batch's results.
+template <typename Outcome>
+MultiplyReport ReportOf(const Outcome& outcome) {
+  MultiplyReport report = FromProto(outcome.report());
+  if (outcome.has_result()) report.result = FromProto(outcome.result());
+  return report;
+}
 
 absl::Status ErrorOf(const v1::StatusDetails& error) {
   return ErrorWithDetails(static_cast<absl::StatusCode>(error.code()), error.message(),
@@ -256,12 +180,13 @@ absl::StatusOr<grpc::ByteBuffer> Encode(const CheckedBatch& batch, uint64_t mess
 
 absl::StatusOr<MultiplyReport> Decode(const grpc::ByteBuffer& bytes,
                                       const CheckedProduct& product) {
-  const absl::StatusOr<Reply> reply = Split(bytes, BulkLimits());
+  const absl::StatusOr<BulkReply> reply = Split(bytes);
   if (!reply.ok()) return reply.status();
   v1::MultiplyReply message;
   if (!message.ParseFromString(reply->index.description)) {
     return BadReply("its report cannot be parsed");
   }
+  if (product.result && !message.has_result()) return NoResultMatrix();
   const std::vector<PayloadRange>& payloads = reply->index.payloads;
   const uint64_t d_bytes = product.d.dense_bytes();
   if (d_bytes > 0 || !payloads.empty()) {
@@ -272,16 +197,16 @@ absl::StatusOr<MultiplyReport> Decode(const grpc::ByteBuffer& bytes,
                            : absl::StrCat(", the first of ", payloads[0].size_bytes, " bytes"),
           ", instead of one of ", d_bytes, " bytes"));
     }
-    SegmentReader reader(reply->segments);
+    PayloadReader reader(reply->segments);
     if (d_bytes > 0) Unpack(reader, payloads[0], product.d);
   }
-  return FromProto(message.report());
+  return ReportOf(message);
 }
 
 absl::StatusOr<MultiplyBatchReport> Decode(const grpc::ByteBuffer& bytes,
                                            const CheckedBatch& batch) {
   const size_t products = batch.products.size();
-  const absl::StatusOr<Reply> reply =
+  const absl::StatusOr<BulkReply> reply =
       Split(bytes, {.description_bytes = products * kOutcomeBytes, .payloads = products});
   if (!reply.ok()) return reply.status();
   v1::MultiplyBatchReply message;
@@ -298,6 +223,9 @@ absl::StatusOr<MultiplyBatchReport> Decode(const grpc::ByteBuffer& bytes,
     if (failed && message.results(static_cast<int>(i)).error().code() == 0) {
       return BadReply(absl::StrCat("product ", i, " has an error without a code"));
     }
+    if (!failed && batch.products[i].result && !message.results(static_cast<int>(i)).has_result()) {
+      return NoResultMatrix();
+    }
     const uint64_t d_bytes = failed ? 0 : batch.products[i].d.dense_bytes();
     if (payloads[i].size_bytes == d_bytes) continue;
     return BadReply(absl::StrCat("payload ", i, " has ", payloads[i].size_bytes,
@@ -305,7 +233,7 @@ absl::StatusOr<MultiplyBatchReport> Decode(const grpc::ByteBuffer& bytes,
   }
   MultiplyBatchReport report;
   report.products.reserve(products);
-  SegmentReader reader(reply->segments);
+  PayloadReader reader(reply->segments);
   for (size_t i = 0; i < products; ++i) {
     const v1::MultiplyBatchReply::Result& result = message.results(static_cast<int>(i));
     if (result.has_error()) {
@@ -313,7 +241,7 @@ absl::StatusOr<MultiplyBatchReport> Decode(const grpc::ByteBuffer& bytes,
       continue;
     }
     if (payloads[i].size_bytes > 0) Unpack(reader, payloads[i], batch.products[i].d);
-    report.products.emplace_back(FromProto(result.report()));
+    report.products.emplace_back(ReportOf(result));
   }
   return report;
 }
