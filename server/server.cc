@@ -242,6 +242,7 @@ void ServerImpl::AddGauges() {
   metrics_->SetGauges({
       .queue_problems = [=, this] { return number(engine_->queued_problems()); },
       .queue_bytes = [=, this] { return number(engine_->queued_bytes()); },
+      .queue_flops = [this] { return engine_->queued_flops(); },
       .host_memory_used_bytes = [=, this] { return number(engine_->host_memory_used_bytes()); },
       .host_memory_budget_bytes = [=, this] { return number(engine_->host_memory_budget_bytes()); },
       .device_memory_used_bytes = [=,

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "kernels/ceiling.h"
 #include "kernels/copy_pieces.h"
 #include "kernels/cuda_device_info.h"
 #include "kernels/cuda_raii.h"
@@ -71,6 +72,11 @@ class CudaDevice final : public Device {
         cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
     if (absl::Status status = matrices_.Open(); !status.ok()) return status;
     if (absl::Status status = LoadKernels(); !status.ok()) return status;
+    for (const DType dtype : kDTypes) {
+      double& ceiling = description_.ceiling_flops_per_second[static_cast<size_t>(dtype)];
+      GEMM_RETURN_IF_CUDA_FAILS("measuring the rate of multiply-adds",
+                                MeasureCeiling(dtype, &ceiling));
+    }
     if (!options_.force_kernel.empty() && std::find(kernel_names_.begin(), kernel_names_.end(),
                                                     options_.force_kernel) == kernel_names_.end()) {
       return absl::InvalidArgumentError(absl::StrCat("--force-kernel: no kernel is named '",

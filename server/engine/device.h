@@ -4,6 +4,7 @@
 #ifndef GEMMD_SERVER_ENGINE_DEVICE_H_
 #define GEMMD_SERVER_ENGINE_DEVICE_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -21,6 +22,8 @@
 
 namespace gemm {
 
+inline constexpr std::array kDTypes = {DType::kF32, DType::kF64};  // in the order of their values
+
 struct DeviceDescription {
   int index = 0;     // among the devices of the server
   std::string name;  // "NVIDIA H200", "cpu"
@@ -29,6 +32,9 @@ struct DeviceDescription {
   int compute_capability = 0;
   int multiprocessors = 0;  // cores on the CPU
   uint64_t memory_bytes = 0;
+  // By DType, measured when the device was opened: what it computes while no byte moves. 0:
+  // unknown.
+  std::array<double, kDTypes.size()> ceiling_flops_per_second{};
 };
 
 struct KernelVerdict {
@@ -47,6 +53,7 @@ struct KernelExplanation {
 struct Batch {
   std::vector<std::unique_ptr<Job>> jobs;
   uint32_t problems = 0;  // products of theirs that need the device
+  int device = 0;         // its index
   // Set by the device: how long it computed for them all.
   absl::Duration compute = absl::ZeroDuration();
 };

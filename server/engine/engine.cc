@@ -130,6 +130,7 @@ bool Engine::healthy() const {
 
 uint64_t Engine::queued_problems() const { return queue_.problems(); }
 uint64_t Engine::queued_bytes() const { return queue_.bytes(); }
+double Engine::queued_flops() const { return queue_.flops(); }
 uint64_t Engine::host_memory_used_bytes() const { return host_pool_->used_bytes(); }
 uint64_t Engine::host_memory_budget_bytes() const { return host_pool_->budget_bytes(); }
 
@@ -184,6 +185,7 @@ void Engine::AddIfWanted(std::unique_ptr<Job> job, const Device& device, Batch* 
 void Engine::RunInLane(Lane& lane, std::unique_lock<std::mutex> /*turn*/, Batch& batch) {
   const int small = lane.kind == LaneKind::kSmall ? 1 : 0;
   small_turns_ += small;
+  batch.device = lane.device.description().index;
   lane.device.Run(lane.index, batch);
   small_turns_ -= small;
 }

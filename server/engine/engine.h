@@ -84,6 +84,7 @@ class Engine {
 
   uint64_t queued_problems() const;
   uint64_t queued_bytes() const;
+  double queued_flops() const;
   uint64_t host_memory_used_bytes() const;
   uint64_t host_memory_budget_bytes() const;
   MemoryUse working_memory() const;  // of all devices

@@ -192,4 +192,9 @@ uint64_t JobQueue::bytes() const {
   return waiting_.bytes;
 }
 
+double JobQueue::flops() const {
+  std::lock_guard lock(mutex_);
+  return waiting_.flops;
+}
+
 }  // namespace gemm

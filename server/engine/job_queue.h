@@ -74,6 +74,7 @@ class JobQueue {
 
   uint64_t problems() const;
   uint64_t bytes() const;
+  double flops() const;
 
  private:
   // Jobs by turn; equal turns stay in the order in which they came.

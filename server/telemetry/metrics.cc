@@ -64,7 +64,7 @@ constexpr std::array<std::string_view, 17> kGrpcCodes = {
     "DATA_LOSS", "UNAUTHENTICATED"};
 constexpr size_t kGrpcUnknown = 2;
 
-constexpr std::array<DType, 2> kDTypes = {DType::kF32, DType::kF64};
+constexpr std::string_view kOtherFamily = "other";  // of kernels that were not announced
 
 size_t CodeIndex(int grpc_code) {
   return grpc_code >= 0 && static_cast<size_t>(grpc_code) < kGrpcCodes.size()
@@ -88,6 +88,8 @@ class LiveGauges final : public prometheus::Collectable {
                  read(gauges_.queue_problems)),
         OneValue("gemmd_queue_bytes", "Host memory that waiting problems hold.", MetricType::Gauge,
                  read(gauges_.queue_bytes)),
+        OneValue("gemmd_queue_flops", "Floating-point operations of waiting problems.",
+                 MetricType::Gauge, read(gauges_.queue_flops)),
         Pools("gemmd_budget_limit_bytes", "Configured size of a memory budget.",
               {{"admission", read(gauges_.admission_budget_bytes)},
                {"device", read(gauges_.device_memory_budget_bytes)},
@@ -133,9 +135,19 @@ std::string_view GrpcCodeName(int grpc_code) { return kGrpcCodes[CodeIndex(grpc_
 
 // Children, all added by the constructor: Family::Add takes a lock and hashes the labels.
 struct Metrics::Impl {
+  struct OfDevice {
+    Counter& LaunchesOf(std::string_view family, size_t dtype);
+
+    std::map<std::string, std::array<Counter*, kDTypes.size()>, std::less<>> launches;  // by family
+    std::array<Counter*, kDTypes.size()> flops;
+    Counter* delivered_seconds = nullptr;
+    Counter* wasted_seconds = nullptr;
+    Gauge* lost = nullptr;
+  };
+
   explicit Impl(const MetricsOptions& options);
 
-  Counter& LaunchesOf(std::string_view family, size_t dtype);
+  void AddDevices(const MetricsOptions& options);
 
   Family<Counter>& CounterFamily(const char* name, const char* help) {
     return prometheus::BuildCounter().Name(name).Help(help).Register(*registry);
@@ -158,12 +170,8 @@ struct Metrics::Impl {
   std::array<std::array<Counter*, 2>, 2> bytes;  // by Road and Direction
   std::array<Counter*, kReasonCount> refused;
   std::array<Counter*, kReasonCount> dropped;
-  std::map<std::string, std::array<Counter*, kDTypes.size()>, std::less<>> launches;  // by family
-  std::array<Counter*, kDTypes.size()> flops;
-  Counter* delivered_seconds = nullptr;
-  Counter* wasted_seconds = nullptr;
   Histogram* batch_problems = nullptr;
-  std::map<int, Gauge*> device_lost;  // by device index
+  std::map<int, OfDevice> devices;  // by index
 };
 
 Metrics::Impl::Impl(const MetricsOptions& options) {
@@ -211,49 +219,58 @@ Metrics::Impl::Impl(const MetricsOptions& options) {
     dropped[i] = &dropped_family.Add(labels);
   }
 
-  auto& launches_family = CounterFamily("gemmd_kernel_launches_total", "Kernels launched.");
-  auto& flops_family = CounterFamily(
-      "gemmd_flops_total", "Floating-point operations of finished products, 2 m n k each.");
-  auto& device_seconds_family = CounterFamily(
-      "gemmd_device_seconds_total", "Time that devices computed, by what became of the result.");
-  delivered_seconds = &device_seconds_family.Add({{"outcome", "delivered"}});
-  wasted_seconds = &device_seconds_family.Add({{"outcome", "wasted"}});
-
-  std::vector<std::string> families = options.kernel_families;
-  families.emplace_back("other");  // a family that was not announced
-  for (size_t d = 0; d < kDTypes.size(); ++d) {
-    const std::string dtype(NameOf(kDTypes[d]));
-    flops[d] = &flops_family.Add({{"dtype", dtype}});
-    for (const std::string& family : families) {
-      launches[family][d] = &launches_family.Add({{"family", family}, {"dtype", dtype}});
-    }
-  }
-
   batch_problems =
       &HistogramFamily("gemmd_batch_problems", "Products of each batch that a device has run.")
            .Add({}, kBatchBuckets);
-
-  auto& device_family = GaugeFamily("gemmd_device_info", "A device of this server; always 1.");
-  auto& lost_family =
-      GaugeFamily("gemmd_device_lost", "1 once a device has failed for good, else 0.");
-  for (const DeviceDescription& device : options.devices) {
-    const std::string index = absl::StrCat(device.index);
-    device_family
-        .Add({{"device", index},
-              {"name", device.name},
-              {"uuid", device.uuid},
-              {"kind", device.kind}})
-        .Set(1);
-    device_lost[device.index] = &lost_family.Add({{"device", index}});
-  }
+  AddDevices(options);
   GaugeFamily("gemmd_build_info", "What is running; always 1.")
       .Add({{"version", options.version}, {"commit", options.commit}})
       .Set(1);
 }
 
-Counter& Metrics::Impl::LaunchesOf(std::string_view family, size_t dtype) {
+void Metrics::Impl::AddDevices(const MetricsOptions& options) {
+  auto& info_family = GaugeFamily("gemmd_device_info", "A device of this server; always 1.");
+  auto& lost_family =
+      GaugeFamily("gemmd_device_lost", "1 once a device has failed for good, else 0.");
+  auto& ceiling_family =
+      GaugeFamily("gemmd_device_ceiling_flops_per_second",
+                  "What a device computes while no byte moves, measured when it was opened.");
+  auto& seconds_family = CounterFamily("gemmd_device_seconds_total",
+                                       "Time that devices computed, by what became of the result.");
+  auto& launches_family = CounterFamily("gemmd_kernel_launches_total", "Kernels launched.");
+  auto& flops_family = CounterFamily(
+      "gemmd_flops_total", "Floating-point operations of finished products, 2 m n k each.");
+
+  std::vector<std::string> families = options.kernel_families;
+  families.emplace_back(kOtherFamily);
+  for (const DeviceDescription& description : options.devices) {
+    OfDevice& device = devices[description.index];
+    const std::string index = absl::StrCat(description.index);
+    info_family
+        .Add({{"device", index},
+              {"name", description.name},
+              {"uuid", description.uuid},
+              {"kind", description.kind}})
+        .Set(1);
+    device.lost = &lost_family.Add({{"device", index}});
+    device.delivered_seconds = &seconds_family.Add({{"device", index}, {"outcome", "delivered"}});
+    device.wasted_seconds = &seconds_family.Add({{"device", index}, {"outcome", "wasted"}});
+    for (size_t d = 0; d < kDTypes.size(); ++d) {
+      const Labels labels = {{"device", index}, {"dtype", std::string(NameOf(kDTypes[d]))}};
+      ceiling_family.Add(labels).Set(description.ceiling_flops_per_second[d]);
+      device.flops[d] = &flops_family.Add(labels);
+      for (const std::string& family : families) {
+        Labels with_family = labels;
+        with_family["family"] = family;
+        device.launches[family][d] = &launches_family.Add(with_family);
+      }
+    }
+  }
+}
+
+Counter& Metrics::Impl::OfDevice::LaunchesOf(std::string_view family, size_t dtype) {
   auto it = launches.find(family);
-  if (it == launches.end()) it = launches.find("other");
+  if (it == launches.end()) it = launches.find(kOtherFamily);
   return *it->second[dtype];
 }
 
@@ -284,6 +301,7 @@ void Metrics::CountRefused(Reason reason) {
 }
 
 void Metrics::OnBatch(const Batch& batch) {
+  Impl::OfDevice& device = impl_->devices.at(batch.device);
   impl_->batch_problems->Observe(batch.problems);
   // The time is the batch's; each product counts for its part.
   const double seconds_each = absl::ToDoubleSeconds(batch.compute) / batch.problems;
@@ -294,18 +312,18 @@ void Metrics::OnBatch(const Batch& batch) {
       const ExecutionReport& report = product.report;
       const auto dtype = static_cast<size_t>(product.problem.dtype);
       if (report.launches > 0) {
-        impl_->LaunchesOf(report.kernel_family, dtype).Increment(report.launches);
+        device.LaunchesOf(report.kernel_family, dtype).Increment(report.launches);
       }
       // The times and the work of one that failed came to nothing.
       if (!NeedsDevice(product)) continue;
       ObservePhase(Phase::kCopyIn, report.copy_in);
       ObservePhase(Phase::kCompute, report.compute);
       ObservePhase(Phase::kCopyOut, report.copy_out);
-      if (ReadsAB(product.problem)) impl_->flops[dtype]->Increment(FlopCount(product.problem));
+      if (ReadsAB(product.problem)) device.flops[dtype]->Increment(FlopCount(product.problem));
       delivered += seconds_each;
     }
     const bool wanted = job->cancel == nullptr || !job->cancel->cancelled();
-    (wanted ? impl_->delivered_seconds : impl_->wasted_seconds)->Increment(delivered);
+    (wanted ? device.delivered_seconds : device.wasted_seconds)->Increment(delivered);
   }
 }
 
@@ -317,9 +335,7 @@ void Metrics::OnDropped(const Job& job, const absl::Status& status) {
 }
 
 void Metrics::OnDeviceLost(const DeviceDescription& device) {
-  if (const auto it = impl_->device_lost.find(device.index); it != impl_->device_lost.end()) {
-    it->second->Set(1);
-  }
+  impl_->devices.at(device.index).lost->Set(1);
 }
 
 void Metrics::SetGauges(Gauges gauges) { impl_->live_gauges->Set(std::move(gauges)); }

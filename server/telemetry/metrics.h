@@ -70,7 +70,7 @@ class Metrics final : public EngineObserver {
   void ObservePhase(Phase phase, absl::Duration duration);
   // Of operands and of rows, in, or of results and of rows, out.
   void AddBytes(Direction direction, uint64_t bytes, Road road = Road::kInline);
-  void CountRefused(Reason reason);                    // never queued
+  void CountRefused(Reason reason);  // never queued
 
   // EngineObserver: batches, launches, FLOPs, engine phases, drops, device state.
   void OnBatch(const Batch& batch) override;
@@ -82,6 +82,7 @@ class Metrics final : public EngineObserver {
   struct Gauges {
     std::function<double()> queue_problems;
     std::function<double()> queue_bytes;
+    std::function<double()> queue_flops;
     std::function<double()> host_memory_used_bytes;
     std::function<double()> host_memory_budget_bytes;
     std::function<double()> device_memory_used_bytes;

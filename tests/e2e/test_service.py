@@ -1,6 +1,8 @@
 """Starting, options, health, reflection, metrics, and every way to end."""
 
+import contextlib
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -134,14 +136,17 @@ FAMILIES = {
     "gemmd_dropped_total": "counter",
     "gemmd_kernel_launches_total": "counter",
     "gemmd_flops_total": "counter",
+    "gemmd_device_seconds_total": "counter",
     "gemmd_batch_problems": "histogram",
     "gemmd_queue_problems": "gauge",
     "gemmd_queue_bytes": "gauge",
+    "gemmd_queue_flops": "gauge",
     "gemmd_budget_limit_bytes": "gauge",
     "gemmd_budget_used_bytes": "gauge",
     "gemmd_matrices": "gauge",
     "gemmd_device_info": "gauge",
     "gemmd_device_lost": "gauge",
+    "gemmd_device_ceiling_flops_per_second": "gauge",
     "gemmd_build_info": "gauge",
 }
 
@@ -154,6 +159,15 @@ def test_metric_families(server):
     # Zeros before anything has happened, so that rates start from something.
     assert server.metric("gemmd_refused_total", reason="QUEUE_FULL") == 0
     assert server.metric("gemmd_build_info", version=server_info(server).version) == 1
+
+
+def test_the_ceiling_of_each_device_and_type_is_known(server):
+    for device in range(len(server_info(server).devices)):
+        for dtype in ("f32", "f64"):
+            rate = server.metric(
+                "gemmd_device_ceiling_flops_per_second", device=str(device), dtype=dtype
+            )
+            assert 1e7 < rate < 1e16
 
 
 def test_metrics_move_after_a_call(server):
@@ -438,8 +452,13 @@ def test_second_signal_ends_it_at_once():
         assert call.exception() is not None
 
 
-def test_scrapes_during_calls():
-    with running_server() as server:
+def test_scrapers_do_not_trouble_the_callers():
+    """Some scrape as fast as they can, others ask and never read, or do not even ask to the end."""
+    with running_server() as server, contextlib.ExitStack() as stack:
+        host, port = server.metrics_address.rsplit(":", 1)
+        for ask in [b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /met"] * 4:
+            hanging = stack.enter_context(socket.create_connection((host, int(port))))
+            hanging.sendall(ask)
         stop = threading.Event()
         pages = []
 
@@ -447,12 +466,19 @@ def test_scrapes_during_calls():
             while not stop.is_set():
                 pages.append(server.metrics_text())
 
-        thread = threading.Thread(target=scrape)
-        thread.start()
+        scrapers = [threading.Thread(target=scrape) for _ in range(3)]
+        for thread in scrapers:
+            thread.start()
         try:
+            slowest = 0.0
             for _ in range(200):
+                start = time.monotonic()
                 server.multiply(small_request())
+                slowest = max(slowest, time.monotonic() - start)
+            assert slowest < 1, "no call waits for a time-out of the metrics page"
+            wait_until(lambda: len(pages) > 100, "those that hang to be given up")
         finally:
             stop.set()
-            thread.join()
-        assert pages
+            for thread in scrapers:
+                thread.join()
+        server.check_alive()

@@ -197,6 +197,13 @@ std::shared_ptr<DeviceMatrix> Resident(Device& device, MatrixSpec spec, std::vec
   return matrix;
 }
 
+TEST(CpuDeviceTest, KnowsWhatItComputesAtMost) {
+  for (const double rate : OpenCpuDevice()->description().ceiling_flops_per_second) {
+    EXPECT_GT(rate, 1e7);
+    EXPECT_LT(rate, 1e15);
+  }
+}
+
 TEST(CpuDeviceTest, RowsComeBackAsTheyWere) {
   const auto device = OpenCpuDevice();
   for (const int64_t columns : {1, 7, 256, 300, 1025}) {  // dense and padded

@@ -217,6 +217,10 @@ TEST_F(CudaDeviceTest, SaysWhatItIs) {
   EXPECT_NE(device().description().uuid, "");
   EXPECT_GE(device().description().compute_capability, 80);
   EXPECT_NE(device().kernel_names().size(), 0u);
+  for (const double rate : device().description().ceiling_flops_per_second) {
+    EXPECT_GT(rate, 1e11);
+    EXPECT_LT(rate, 1e15);
+  }
   EXPECT_NE(device().Explain(DenseProblem(DType::kF32, 64, 64, 64)).chosen, "");
 }
 

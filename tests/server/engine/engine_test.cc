@@ -27,12 +27,14 @@ class CountingObserver final : public EngineObserver {
  public:
   void OnBatch(const Batch& batch) override {
     ++batches;
+    last_device = batch.device;
     for (const auto& job : batch.jobs) finished += static_cast<int>(job->products.size());
   }
   void OnDropped(const Job&, const absl::Status&) override { ++dropped; }
   void OnDeviceLost(const DeviceDescription&) override { ++lost; }
 
   std::atomic<int> batches{0};
+  std::atomic<int> last_device{-1};
   std::atomic<int> finished{0};
   std::atomic<int> dropped{0};
   std::atomic<int> lost{0};
@@ -308,6 +310,7 @@ TEST_F(CallersThreadTest, ALostDeviceIsPassedBy) {
   Start();
   EXPECT_TRUE(Submit(MakeJob()).get().status.ok());
   EXPECT_EQ(second.runs(), 1);
+  EXPECT_EQ(observer_.last_device, 1);
 }
 
 TEST_F(HeldEngineTest, WhatWaitsLeavesAsOneBatch) {

@@ -234,7 +234,9 @@ TEST_F(JobQueueTest, BoundsFlopsButTakesOneLargeJobAlone) {
   const absl::Status full = PushTo(queue, second);
   EXPECT_EQ(ReasonOf(full), Reason::kQueueFull);
   EXPECT_THAT(std::string(full.message()), testing::HasSubstr("--queue-flops"));
+  EXPECT_GT(queue.flops(), 1e12);
   EXPECT_THAT(Names(queue.PopBatch(LaneKind::kAny)), ElementsAre(1000));
+  EXPECT_EQ(queue.flops(), 0);
   EXPECT_TRUE(PushTo(queue, second).ok());
 }
 

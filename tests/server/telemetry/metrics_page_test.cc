@@ -3,6 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <filesystem>
+#include <memory>
+#include <thread>
+#include <vector>
+
 #include "absl/time/clock.h"
 #include "tests/server/telemetry/http_client.h"
 
@@ -66,6 +72,42 @@ TEST_F(MetricsPageTest, SilentCallersHoldUpTheOthersForAFewSecondsAtMost) {
   const absl::Time start = absl::Now();
   EXPECT_THAT(Request("GET /metrics HTTP/1.0\r\n\r\n"), HasSubstr(kSample));
   EXPECT_LT(absl::Now() - start, absl::Seconds(4));
+}
+
+// As a scraper does that has lost its network: the page waits for it for a while, the others do
+// not.
+TEST_F(MetricsPageTest, CallersThatDoNotReadHoldUpNobody) {
+  std::vector<std::unique_ptr<Connection>> hanging;
+  for (int i = 0; i < 8; ++i) {
+    Connection& connection = *hanging.emplace_back(std::make_unique<Connection>((*page_)->port()));
+    connection.Send("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+  }
+  const absl::Time start = absl::Now();
+  EXPECT_THAT(Request("GET /metrics HTTP/1.0\r\n\r\n"), HasSubstr(kSample));
+  EXPECT_LT(absl::Now() - start, absl::Seconds(4));
+}
+
+TEST_F(MetricsPageTest, ServesThousandsOfScrapesAndKeepsNothingOfThem) {
+  const auto open_files = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+  };
+  const auto before = open_files();
+  std::atomic<int> served{0};
+  std::vector<std::thread> scrapers;
+  for (int i = 0; i < 4; ++i) {
+    scrapers.emplace_back([&] {
+      for (int scrape = 0; scrape < 500; ++scrape) {
+        const std::string reply = Request("GET /metrics HTTP/1.0\r\n\r\n");
+        served += reply.find(kSample) != std::string::npos ? 1 : 0;
+      }
+    });
+  }
+  for (std::thread& scraper : scrapers) scraper.join();
+  EXPECT_EQ(served, 4 * 500);
+  // The page closes its end a moment after the scraper has all.
+  const absl::Time deadline = absl::Now() + absl::Seconds(10);
+  while (open_files() > before && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(5));
+  EXPECT_LE(open_files(), before);
 }
 
 TEST_F(MetricsPageTest, StopsSoonWhateverCallersDo) {
