@@ -75,7 +75,13 @@ def draw_series(axes, panel, results, seconds_ago, formatter_of):
         for one in result
     ]
     right = None
-    override = next(iter(panel["fieldConfig"]["overrides"]), None)
+
+    def override(name):
+        for one in panel["fieldConfig"]["overrides"]:
+            if re.fullmatch(one["matcher"]["options"], name):
+                return {property["id"]: property["value"] for property in one["properties"]}
+        return {}
+
     axes.yaxis.set_major_formatter(formatter_of(defaults["unit"]))
     if defaults["custom"]["stacking"]["mode"] == "normal":
         times = sorted({at for _, values in named for at, _ in values})
@@ -88,13 +94,15 @@ def draw_series(axes, panel, results, seconds_ago, formatter_of):
     else:
         for i, (name, values) in enumerate(named):
             where = axes
-            if override and re.fullmatch(override["matcher"]["options"], name):
+            changed = override(name)
+            if "unit" in changed:
                 right = right or axes.twinx()
                 right.tick_params(labelsize=7)
-                right.yaxis.set_major_formatter(formatter_of(override["properties"][0]["value"]))
+                right.yaxis.set_major_formatter(formatter_of(changed["unit"]))
                 where = right
             points = [seconds_ago(at) for at, _ in values], [float(value) for _, value in values]
-            where.plot(*points, label=name, color=f"C{i}", linewidth=1.2)
+            style = "dashed" if "custom.lineStyle" in changed else "solid"
+            where.plot(*points, label=name, color=f"C{i}", linewidth=1.2, linestyle=style)
     if "scaleDistribution" in defaults["custom"]:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(formatter_of(defaults["unit"]))

@@ -22,6 +22,7 @@ import yaml
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 from harness import (  # noqa: E402
+    DATA_TYPES,
     PATIENCE,
     REPOSITORY,
     clean_environment,
@@ -146,6 +147,20 @@ class Load:
         self._wrong = product_request(reals(5, 3, 3), reals(6, 3, 3), m=-1)
         self._oversized = product_request(reals(7, 1100, 1000), reals(8, 1000, 1))
         size = str(self._oversized.ByteSize())
+        # An operand that stays.
+        kept = reals(8, 64, 64)
+        made = gemm_pb2.CreateMatrixRequest(
+            name="kept", data_type=DATA_TYPES[kept.dtype], rows=64, columns=64
+        )
+        server.stub.CreateMatrix(made, timeout=PATIENCE)
+        rows = gemm_pb2.WriteRowsRequest(name="kept", row_count=64)
+        rows.payloads.append(kept.tobytes())
+        server.stub.WriteRows(rows, timeout=PATIENCE)
+        self._resident = product_request(reals(9, 64, 64), reals(10, 64, 64))
+        self._resident.product.b.CopyFrom(
+            gemm_pb2.Operand(matrix=gemm_pb2.MatrixRows(name="kept"))
+        )
+        self._resident.payloads.pop()
         self._announced = {"timeout": PATIENCE, "metadata": [("gemmd-request-bytes", size)]}
         self.rounds = 0
         self.error = None
@@ -164,8 +179,9 @@ class Load:
     def _round(self):
         server = self._server
         call = server.stub.Multiply.future
-        for product in self._products:
+        for product in [*self._products, self._resident]:
             server.multiply(product)
+        server.stub.ReadRows(gemm_pb2.ReadRowsRequest(name="kept"), timeout=PATIENCE)
         server.stub.GetServerInfo(gemm_pb2.GetServerInfoRequest(), timeout=PATIENCE)
         server.stub.Explain(
             gemm_pb2.ExplainRequest(product=self._products[0].product), timeout=PATIENCE
