@@ -1,20 +1,18 @@
 #include "kernels/select.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
-
-#include "kernels/families/sum_order.h"
 
 namespace gemm {
 namespace {
 
-// What a time that comes from farther away than the nearest row is marked up by, for each step of
-// distance.
-constexpr double kDoubt = 0.08;
-// The part of a time that does not change with the problem: a launch, its first loads, its last
-// stores. The model leaves it out, since it is the same for all.
-constexpr double kFixedSeconds = 1e-6;
+// A kernel that a row does not name took longer there than so many times its fastest.
+constexpr double kUnnamed = 1.5;
+// By how much another class has to be faster than sequential sums for one product: batches of it
+// will be bound to the class, and run fastest sequentially.
+constexpr double kClassSeconds = 0.3e-6;
 
 // The problem that settles the numerics class of all that share its sizes, type and transposes: one
 // matrix, dense and aligned, alpha 1, beta 0.
@@ -38,21 +36,20 @@ class Chooser {
       : device_(device), families_(families), table_(table) {}
 
   Selection Choose(const Problem& problem) const {
-    // Without a product there is no sum to have a class, and no measured row to go by.
-    if (!ReadsAB(problem)) return Modelled(problem, std::nullopt);
+    // Without a product there is no sum to have a class.
+    if (!ReadsAB(problem)) return Fastest(problem, std::nullopt);
     const Problem canonical = Canonical(problem);
-    const Selection first = Canonically(canonical);
-    if (first.kernel.family == nullptr || canonical == problem) {
-      return first.kernel.family == nullptr ? Any(problem, std::nullopt) : first;
-    }
-    Selection selection = Any(problem, first.kernel.get().numerics);
-    return selection.kernel.family != nullptr ? selection : Any(problem, std::nullopt);
+    Selection first = Fastest(canonical, std::nullopt);
+    if (first.kernel.family == nullptr) return Fastest(problem, std::nullopt);
+    if (canonical == problem) return first;
+    Selection selection = Fastest(problem, first.kernel.get().numerics);
+    return selection.kernel.family != nullptr ? selection : Fastest(problem, std::nullopt);
   }
 
   KernelRef ChooseForGroup(const Problem& problem) const {
     Class numerics;
     if (ReadsAB(problem)) {
-      const Selection first = Any(Canonical(problem), std::nullopt);
+      const Selection first = Fastest(Canonical(problem), std::nullopt);
       if (first.kernel.family == nullptr) return {};
       numerics = first.kernel.get().numerics;
     }
@@ -89,79 +86,56 @@ class Chooser {
     return selection;
   }
 
-  // What the nearest row that knows the kernel says of it here, or 0.
+  // What the nearest row that names the kernel says of it here, or 0.
   double MeasuredSeconds(const Problem& problem, const KernelRef& kernel) const {
-    const NearRows rows = NearestRows(table_, BucketOf(problem));
-    for (const NearRows::Near& near : rows.span()) {
-      for (const MeasuredKernel& measured : near.row->kernels) {
-        if (measured.kernel != kernel.get().name) continue;
-        return CarriedSeconds(problem, *near.row, kernel, measured);
-      }
-    }
-    return 0;
+    const Estimate estimate = EstimateOf(problem, RowsFor(problem), kernel);
+    return estimate.row != nullptr ? estimate.seconds : 0;
   }
 
  private:
   using Class = std::optional<NumericsClass>;
 
-  // Narrow products are summed in lanes wherever a kernel can: nothing else comes near, and the
-  // rows of wider ones, which name no such kernel, must not decide otherwise.
-  Selection Canonically(const Problem& canonical) const {
-    if (NumericsOf(canonical) == NumericsClass::kChunkedLanes) {
-      Selection selection = Any(canonical, NumericsClass::kChunkedLanes);
-      if (selection.kernel.family != nullptr) return selection;
-    }
-    return Any(canonical, std::nullopt);
+  struct Estimate {
+    double seconds;
+    const TuningRow* row;  // that names the kernel, or null
+  };
+
+  // No measured row says anything of a product without a sum.
+  NearRows RowsFor(const Problem& problem) const {
+    return ReadsAB(problem) ? NearestRows(table_, BucketOf(problem)) : NearRows{};
   }
 
-  Selection Any(const Problem& problem, Class numerics) const {
-    Selection selection = Measured(problem, numerics);
-    return selection.kernel.family != nullptr ? selection : Modelled(problem, numerics);
-  }
-
-  Selection Measured(const Problem& problem, Class numerics) const {
-    Selection selection;
-    const NearRows rows = NearestRows(table_, BucketOf(problem));
-    double least_seconds = 0;
-    for (size_t r = 0; r < rows.count; ++r) {
-      for (const MeasuredKernel& measured : rows.near[r].row->kernels) {
-        const KernelRef kernel = Named(measured.kernel);
-        // A name that is gone was measured with another build.
-        if (kernel.family == nullptr || !Runs(problem, numerics, kernel)) continue;
-        // A nearer row has spoken for it.
-        if (IsIn(measured.kernel, rows.span().first(r))) continue;
-        const double seconds = CarriedSeconds(problem, *rows.near[r].row, kernel, measured) *
-                               (1 + kDoubt * (rows.near[r].distance - rows.near[0].distance));
-        if (selection.kernel.family == nullptr || seconds < least_seconds) {
-          selection.kernel = kernel;
-          selection.row = rows.near[r].row;
-          least_seconds = seconds;
-        }
-      }
-    }
-    selection.reason = "measured";
-    return selection;
-  }
-
-  // The row's time, carried over to the problem.
-  double CarriedSeconds(const Problem& problem, const TuningRow& row, const KernelRef& kernel,
-                        const MeasuredKernel& measured) const {
-    const double here = kernel.family->ModelSeconds(problem, device_, kernel.config);
-    const double there = kernel.family->ModelSeconds(CentreOf(row.bucket), device_, kernel.config);
-    return 1e-6 * measured.microseconds * (here + kFixedSeconds) / (there + kFixedSeconds);
-  }
-
-  static bool IsIn(std::string_view kernel, std::span<const NearRows::Near> rows) {
-    for (const NearRows::Near& near : rows) {
+  // The modelled time, corrected by as much as the model is wrong at the centre of the nearest row
+  // that names the kernel; the farther away, the less.
+  Estimate EstimateOf(const Problem& problem, const NearRows& rows, const KernelRef& kernel) const {
+    const auto model = [&](const Problem& of) {
+      return kernel.family->ModelSeconds(of, device_, kernel.config);
+    };
+    const auto corrected = [&](const NearRows::Near& near, double measured, double modelled) {
+      const double trust = 1 - static_cast<double>(near.distance) / NearRows::kTooFar;
+      return model(problem) * std::pow(measured / modelled, trust);
+    };
+    for (const NearRows::Near& near : rows.span()) {
       for (const MeasuredKernel& measured : near.row->kernels) {
-        if (measured.kernel == kernel) return true;
+        if (measured.kernel != kernel.get().name) continue;
+        const double modelled = model(CentreOf(near.row->bucket));
+        return {corrected(near, 1e-6 * measured.microseconds, modelled), near.row};
       }
     }
-    return false;
+    if (rows.count > 0) {
+      const NearRows::Near& nearest = rows.near[0];
+      const Problem centre = CentreOf(nearest.row->bucket);
+      const double least = 1e-6 * kUnnamed * nearest.row->kernels[0].microseconds;
+      if (kernel.family->WhyNot(centre, device_, kernel.config).empty() && model(centre) < least) {
+        return {corrected(nearest, least, model(centre)), nullptr};
+      }
+    }
+    return {model(problem), nullptr};
   }
 
-  Selection Modelled(const Problem& problem, Class numerics) const {
+  Selection Fastest(const Problem& problem, Class numerics) const {
     Selection selection;
+    const NearRows rows = RowsFor(problem);
     double least_seconds = 0;
     int legal = 0;
     for (const KernelFamily* family : families_) {
@@ -170,15 +144,21 @@ class Chooser {
         const KernelRef kernel{family, config};
         if (!Runs(problem, numerics, kernel)) continue;
         ++legal;
-        const double seconds = family->ModelSeconds(problem, device_, config);
+        const Estimate estimate = EstimateOf(problem, rows, kernel);
+        const bool binds = !numerics && kernel.get().numerics != NumericsClass::kSequential;
+        const double seconds = estimate.seconds + (binds ? kClassSeconds : 0);
         // Strictly less: a tie stays with the earlier, preferred one.
         if (selection.kernel.family == nullptr || seconds < least_seconds) {
           selection.kernel = kernel;
+          selection.row = estimate.row;
           least_seconds = seconds;
         }
       }
     }
-    selection.reason = legal > 1 ? "modelled" : legal == 1 ? "only one" : "no kernel can run it";
+    selection.reason = legal == 0                 ? "no kernel can run it"
+                       : legal == 1               ? "only one"
+                       : selection.row != nullptr ? "measured"
+                                                  : "modelled";
     return selection;
   }
 

@@ -3,16 +3,15 @@
 //
 // The choice, in order:
 //   1. legal     the configurations whose WhyNot is empty;
-//   2. class     how the product sums is settled by m, n, k, type and transposes alone, so that a
-//                result's bits never depend on the batch it came in or on where operands lay: only
-//                configurations of that numerics class are left, unless none of them is legal.
-//                For narrow products it is chunked_lanes, for others that of the choice for one
-//                dense, aligned product;
-//   3. measured  the rows of the table near the problem's bucket, or the bucket's own: each
-//                kernel's time in the nearest row that names it, carried over to this problem by
-//                the ratio of its modelled times here and there, and marked up for distance. The
-//                least wins;
-//   4. modelled  without a usable row, the least modelled time. The reference is among them.
+//   2. time      each one's modelled time, corrected by as much as the model is wrong about it at
+//                the centre of the nearest row of the table that names it: wholly in the problem's
+//                own bucket, less with each step away. Of a kernel that the nearest row does not
+//                name it is known that it took longer there than the fastest. The least wins;
+//   3. class     how the product sums is settled by m, n, k, type and transposes alone, so that a
+//                result's bits never depend on the batch it came in or on where operands lay: it is
+//                the class of the choice for one dense, aligned product, for which other classes
+//                than sequential have to be faster by a margin. Only configurations of that class
+//                are left, unless none of them is legal.
 
 #ifndef GEMMD_KERNELS_SELECT_H_
 #define GEMMD_KERNELS_SELECT_H_
@@ -38,12 +37,13 @@ struct Candidate {
   KernelRef kernel;
   std::string why_not;          // empty: it can run the problem
   double modelled_seconds = 0;  // only when it can
-  double measured_seconds = 0;  // carried over from the nearest row that names it, or 0
+  double measured_seconds = 0;  // the same, corrected by a row that names it; or 0
 };
 
 struct Selection {
   KernelRef kernel;  // family is null when nothing can run the problem
-  // "forced", "measured", "modelled", "only one" (is legal in its class), or why there is none.
+  // "forced", "measured" (a row names it), "modelled", "only one" (is legal in its class), or why
+  // there is none.
   std::string reason;
   const TuningRow* row = nullptr;     // what "measured" rests on; points into the table
   std::vector<Candidate> candidates;  // in registry order; filled by Explain only

@@ -1,5 +1,6 @@
-// How long a tiled kernel should take, from the device's rates alone. It ranks configurations where
-// no measured row does; it is not a prediction to plan by.
+// How long a tiled kernel should take, from the device's rates and a few measured numbers a
+// configuration. It ranks configurations of all families, and carries measured times over to
+// problems of other sizes (select.h), so it counts whole seconds, a kernel's start included.
 //
 // A wave is one tile on every multiprocessor. Tiles that share a multiprocessor share its
 // arithmetic, so counting them as waves that follow each other costs the same, and a last wave that
@@ -7,7 +8,9 @@
 // problems. A wave takes the larger of
 //
 //   math   the tile's multiply-adds, edges of D that fall outside included, at the fraction of the
-//          multiprocessor's peak that the configuration reaches on large products;
+//          multiprocessor's peak that the configuration reaches on large products. To begin and to
+//          end a tile takes as long as some more products of its sum: that is what makes tiles with
+//          many results a thread lose where k is small;
 //   bytes  what its tiles read of A and B, at the memory's rate. Much of it comes from the L2
 //          cache, which is faster, but not by enough to rank two kernels of this kind otherwise.
 //
@@ -26,38 +29,58 @@
 
 namespace gemm {
 
+// All fractions are measured, by least squares over the times of a tuning run and of the results in
+// bench/results: kernels/README.md says which.
 struct TileCost {
   int tile_m = 1;
   int tile_n = 1;
-  // Fractions of a multiprocessor's peak multiply-add rate, both measured.
-  double math_fraction = 1;  // with as many tiles as it takes: 4096 x 4096 x 4096
-  double lone_fraction = 1;  // with one: tile_m x tile_n x 4096
+  // Fractions of a multiprocessor's peak multiply-add rate.
+  double math_fraction = 1;  // with as many tiles as it takes
+  double lone_fraction = 1;  // with one
+  double begin = 0;          // beginning and ending a tile, in products of its sum
+  double copy_seconds = 0;   // of a tile: copying that no arithmetic hides
+  int together = 1;          // tiles on a multiprocessor that it takes to reach math_fraction
 };
 
+// Of one tile that runs at a fraction of its multiprocessor's peak.
+inline double ModelTile(const Problem& problem, const DeviceInfo& device, const TileCost& cost,
+                        double fraction, double products) {
+  const double peak =
+      problem.dtype == DType::kF32 ? device.f32_flops_per_second : device.f64_flops_per_second;
+  const double flops = 2.0 * cost.tile_m * cost.tile_n * products;
+  return flops * std::max(1, device.multiprocessors) / (std::max(1.0, peak) * fraction) +
+         cost.copy_seconds;
+}
+
+// Writing D, and reading C: all there is when k is 0.
+inline double ModelResultSeconds(const Problem& problem, const DeviceInfo& device) {
+  return static_cast<double>(problem.m) * static_cast<double>(problem.n) *
+         static_cast<double>(problem.batch_count) * static_cast<double>(SizeOf(problem.dtype)) *
+         (ReadsC(problem) ? 2 : 1) / std::max(1.0, device.memory_bytes_per_second);
+}
+
+// Of a kernel, but for its start and for what else the family has to do.
 inline double ModelTileSeconds(const Problem& problem, const DeviceInfo& device,
                                const TileCost& cost) {
   const double element_bytes = static_cast<double>(SizeOf(problem.dtype));
   const double multiprocessors = std::max(1, device.multiprocessors);
-  const double peak =
-      problem.dtype == DType::kF32 ? device.f32_flops_per_second : device.f64_flops_per_second;
   const auto k = static_cast<double>(ReadsAB(problem) ? problem.k : 0);
   const double tiles = std::ceil(static_cast<double>(problem.m) / cost.tile_m) *
                        std::ceil(static_cast<double>(problem.n) / cost.tile_n) *
                        static_cast<double>(problem.batch_count);
   const double waves = std::ceil(tiles / multiprocessors);
-  const double tile_flops = 2.0 * cost.tile_m * cost.tile_n * k;
-  const double tile_seconds = tile_flops / (std::max(1.0, peak) / multiprocessors);
-  const double wave_bytes =
-      std::min(tiles, multiprocessors) * (cost.tile_m + cost.tile_n) * k * element_bytes;
-  const double bytes_seconds = wave_bytes / std::max(1.0, device.memory_bytes_per_second);
-  // Writing D, and reading C, is the same for every kernel and is all there is when k is 0.
-  const double result_seconds = static_cast<double>(problem.m) * static_cast<double>(problem.n) *
-                                static_cast<double>(problem.batch_count) * element_bytes *
-                                (ReadsC(problem) ? 2 : 1) /
-                                std::max(1.0, device.memory_bytes_per_second);
-  return std::max(waves * std::max(tile_seconds / cost.math_fraction, bytes_seconds),
-                  tile_seconds / cost.lone_fraction) +
-         result_seconds;
+  // What is left over is too few to share a multiprocessor as it takes.
+  const double alone = std::fmod(waves, cost.together);
+  const double math_seconds =
+      (waves - alone) * ModelTile(problem, device, cost, cost.math_fraction, k + cost.begin) +
+      (alone > 0 ? alone * ModelTile(problem, device, cost, cost.lone_fraction, k + cost.begin)
+                 : 0);
+  const double bytes_seconds = waves * std::min(tiles, multiprocessors) *
+                               (cost.tile_m + cost.tile_n) * k * element_bytes /
+                               std::max(1.0, device.memory_bytes_per_second);
+  return std::max({math_seconds, bytes_seconds,
+                   ModelTile(problem, device, cost, cost.lone_fraction, k)}) +
+         ModelResultSeconds(problem, device);
 }
 
 }  // namespace gemm

@@ -18,12 +18,18 @@
 namespace gemm {
 namespace {
 
-// Filling the pipeline and storing the sums, the second pass, packing: H200, 2026-11-29.
-constexpr double kStartSeconds = 4e-6;
-constexpr double kSecondPassSeconds = 2e-6;
-constexpr double kPackSeconds = 2e-6;
-// A matrix packed costs reading and writing it, at less than the memory's rate.
-constexpr double kPackedElementBytes = 2 * sizeof(float) / 0.8;
+// Starting, packing, and the second passes: NVIDIA H200, 2026-11-30.
+constexpr double kStartSeconds = 3.7e-6;
+constexpr double kPackSeconds = 4.4e-6;
+constexpr double kAddChunksSeconds = 3e-6;
+constexpr double kAddPartsSeconds = 7.4e-6;
+// Of the memory's rate: reading and writing what is packed, and sums of chunks. Parts of cut tiles
+// stay in the L2 cache.
+constexpr double kPackFraction = 0.76;
+constexpr double kChunksFraction = 0.85;
+constexpr double kPartsFraction = 2.6;
+// What transposing one operand on its way adds to a tile's time.
+constexpr double kTransposing = 0.15;
 
 // Multiply-adds of a multiprocessor in about a millisecond. A block works no longer, where its
 // tiles allow it: small products on a stream of higher priority wait for blocks to end.
@@ -78,35 +84,47 @@ std::string FfmaFamily::WhyNot(const Problem& problem, const DeviceInfo& device,
 double FfmaFamily::ModelSeconds(const Problem& problem, const DeviceInfo& device,
                                 int config) const {
   const FfmaConfig& ffma = ffma_configs_[config];
+  const bool stream_k = ffma.numerics == NumericsClass::kStreamK;
   const FfmaRounds rounds(problem, ffma, functions_[config].transposes());
   const double bandwidth = std::max(1.0, device.memory_bytes_per_second);
   const auto count = static_cast<double>(rounds.count());
+  const auto there_and_back = [bandwidth](double elements, double fraction) {
+    return 2 * sizeof(float) * elements / (fraction * bandwidth);
+  };
   double seconds = kStartSeconds;
   if (rounds.packed_elements() > 0) {
-    seconds += count * kPackSeconds + rounds.packed_elements() * kPackedElementBytes / bandwidth;
+    seconds += count * kPackSeconds + there_and_back(rounds.packed_elements(), kPackFraction);
   }
   if (rounds.second_pass()) {
-    // Written and read; ModelTileSeconds charges for writing the sums of chunks.
-    const double times = ffma.numerics == NumericsClass::kStreamK ? 2 : 1;
     seconds +=
-        count * kSecondPassSeconds + times * rounds.partial_elements() * sizeof(float) / bandwidth;
+        count * (stream_k ? kAddPartsSeconds : kAddChunksSeconds) +
+        there_and_back(rounds.partial_elements(), stream_k ? kPartsFraction : kChunksFraction);
   }
+  const double slower = 1 + kTransposing * rounds.transposing();
+  const TileCost cost{.tile_m = ffma.shape.tile_m(),
+                      .tile_n = ffma.shape.tile_n(),
+                      .math_fraction = ffma.math_fraction / slower,
+                      .lone_fraction = ffma.lone_fraction / slower,
+                      .begin = ffma.begin + (rounds.store_16() ? 0 : ffma.ragged),
+                      .together = ffma.shape.blocks};
+  if (stream_k && ReadsAB(problem)) {
+    // A worker's whole tiles and its share of the cut ones, whose sums it begins and ends too.
+    const StreamKOrder order(problem);
+    const double tiles =
+        static_cast<double>(order.whole_tiles) / static_cast<double>(StreamKOrder::kWorkers) +
+        static_cast<double>(TilesOf(order.cut_tiles * order.stages, order.sharers)) /
+            static_cast<double>(order.stages);
+    const double products = tiles * static_cast<double>(problem.k) + std::ceil(tiles) * cost.begin;
+    return seconds + ModelResultSeconds(problem, device) +
+           static_cast<double>(problem.batch_count) *
+               ModelTile(problem, device, cost, cost.math_fraction, products);
+  }
+  // Chunks leave their sums in the workspace, but D is written all the same.
   Problem chunk = problem;
   chunk.k = std::min(problem.k, rounds.chunk_length());
   chunk.batch_count = problem.batch_count * rounds.chunks();
-  const TileCost cost{ffma.shape.tile_m(), ffma.shape.tile_n(), ffma.math_fraction,
-                      ffma.lone_fraction};
-  double tile_seconds = ModelTileSeconds(chunk, device, cost);
-  if (ffma.numerics == NumericsClass::kStreamK) {
-    // Instead of a last wave, the longest share of it.
-    const StreamKOrder order(problem);
-    const double whole =
-        static_cast<double>(order.whole_tiles) / static_cast<double>(StreamKOrder::kWorkers);
-    const auto share = static_cast<double>(TilesOf(order.cut_tiles * order.stages, order.sharers)) /
-                       static_cast<double>(order.stages);
-    tile_seconds *= (whole + share) / (whole + 1);
-  }
-  return seconds + tile_seconds;
+  return seconds + ModelTileSeconds(chunk, device, cost) + ModelResultSeconds(problem, device) -
+         ModelResultSeconds(chunk, device);
 }
 
 cudaError_t FfmaFamily::Prepare(const DeviceInfo& device) const {

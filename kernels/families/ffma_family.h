@@ -24,8 +24,11 @@ struct FfmaConfig {
   std::string_view name;
   NumericsClass numerics;
   FfmaShape shape;
-  double math_fraction;  // see cost_model.h
+  // See cost_model.h.
+  double math_fraction;
   double lone_fraction;
+  double begin;
+  double ragged;  // to be added to it where rows of D are not 16-byte aligned
 };
 
 // A kernel: the operands' tensor maps, each read only if it is fed by boxes, and the rest.

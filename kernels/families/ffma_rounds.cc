@@ -143,6 +143,15 @@ double FfmaRounds::packed_elements() const {
   return elements;
 }
 
+bool FfmaRounds::store_16() const {
+  return Aligned16(problem_.d, problem_.batch_count) &&
+         (!ReadsC(problem_) || Aligned16(problem_.c, problem_.batch_count));
+}
+
+int FfmaRounds::transposing() const {
+  return (a_.feed == FfmaFeed::kTransposing ? 1 : 0) + (b_.feed == FfmaFeed::kTransposing ? 1 : 0);
+}
+
 double FfmaRounds::partial_elements() const {
   return static_cast<double>(partial_elements_) * static_cast<double>(problem_.batch_count) *
          static_cast<double>(panels_m_) * static_cast<double>(panels_n_);
@@ -208,8 +217,7 @@ FfmaRound FfmaRounds::Round(int64_t index, const Operands& operands) const {
 
   g.box_step_a = a_.batch_stride != 0 ? 1 : 0;
   g.box_step_b = b_.batch_stride != 0 ? 1 : 0;
-  g.store_16 = Aligned16(problem_.d, problem_.batch_count) &&
-               (!ReadsC(problem_) || Aligned16(problem_.c, problem_.batch_count));
+  g.store_16 = store_16();
   g.tiles_m = static_cast<int>(TilesOf(g.p.m, config_.shape.tile_m()));
   g.tiles_n = static_cast<int>(TilesOf(g.p.n, config_.shape.tile_n()));
   g.chunks = static_cast<int>(chunks_);

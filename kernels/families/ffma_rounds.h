@@ -62,6 +62,8 @@ class FfmaRounds {
   int64_t chunks() const { return chunks_; }
   int64_t chunk_length() const { return chunk_length_; }
   bool second_pass() const { return partial_elements_ > 0; }
+  bool store_16() const;    // of FfmaGemm
+  int transposing() const;  // operands that are transposed on their way
 
   // Whether one matrix is small enough to be counted in 32 bits.
   static bool Fits(const Problem& problem, const FfmaConfig& config);

@@ -18,10 +18,10 @@
 namespace gemm {
 namespace {
 
-// Fractions for the cost model: NVIDIA H200, 2026-11-29.
+// Numbers for the cost model: NVIDIA H200, 2026-11-30.
 constexpr SimtConfig kConfigs[] = {
-    {"naive_f32_16x16", DType::kF32, 16, 16, 1, 256, 0.07, 0.0066},
-    {"naive_f64_16x16", DType::kF64, 16, 16, 1, 256, 0.108, 0.014},
+    {"naive_f32_16x16", DType::kF32, 16, 16, 1, 256, 0.047, 0.0087, 6.4, 0.5e-6},
+    {"naive_f64_16x16", DType::kF64, 16, 16, 1, 256, 0.100, 0.0283, 5.8, 1.1e-6},
 };
 constexpr auto kKernelConfigs = ToKernelConfigs(kConfigs);
 

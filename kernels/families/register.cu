@@ -33,11 +33,11 @@
 namespace gemm {
 namespace {
 
-// Fractions for the cost model: NVIDIA H200, 2026-11-29.
+// Numbers for the cost model: NVIDIA H200, 2026-11-30.
 constexpr SimtConfig kConfigs[] = {
-    {"register_f32_128x128x8", DType::kF32, 128, 128, 8, 256, 0.54, 0.48},
-    {"register_f32_64x64x8", DType::kF32, 64, 64, 8, 256, 0.42, 0.22},
-    {"register_f64_64x64x8", DType::kF64, 64, 64, 8, 256, 0.33, 0.29},
+    {"register_f32_128x128x8", DType::kF32, 128, 128, 8, 256, 0.524, 0.48, 28.6, 3.3e-6},
+    {"register_f32_64x64x8", DType::kF32, 64, 64, 8, 256, 0.412, 0.214, 37.5, 1.8e-6},
+    {"register_f64_64x64x8", DType::kF64, 64, 64, 8, 256, 0.312, 0.29, 20.7, 2.9e-6},
 };
 constexpr auto kKernelConfigs = ToKernelConfigs(kConfigs);
 

@@ -25,8 +25,11 @@ struct SimtConfig {
   int tile_n;
   int tile_k;  // products of a sum that it stages at a time
   int threads;
-  double math_fraction;  // see cost_model.h
+  // See cost_model.h.
+  double math_fraction;
   double lone_fraction;
+  double begin;
+  double start_seconds;  // of a kernel with one tile and no products
 };
 
 struct SimtGrid {

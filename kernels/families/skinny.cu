@@ -59,13 +59,21 @@ constexpr auto kSharedBytes = []<int... I>(std::integer_sequence<int, I...>) {
 }
 (std::make_integer_sequence<int, kRowCounts>());
 
-// Fractions of the memory's rate by its clocks and of the arithmetic peak, the latter with k
-// contiguous in x and without, and what a launch and the second pass take: H200, 2026-11-30.
-constexpr double kMemoryFraction = 0.84;
-constexpr double kMathFraction = 0.42;
-constexpr double kStridedMathFraction = 0.27;
-constexpr double kStartSeconds = 3.5e-6;
-constexpr double kSecondPassSeconds = 1.4e-6;
+// For the cost model: NVIDIA H200, 2026-11-30. Fractions are of the memory's rate by its clocks and
+// of the arithmetic peak.
+constexpr double kMemoryFraction = 0.82;
+constexpr double kMathFraction = 0.37;
+constexpr double kBegin = 48;  // beginning and ending a block, in products
+constexpr double kStartSeconds = 3.1e-6;
+constexpr double kClusterSeconds = 0.5e-6;
+// Clusters of 4 and 8 fit onto so much of the device at once: they do not straddle its parts.
+constexpr double kClusterFraction = 0.9;
+constexpr double kSecondPassSeconds = 2.1e-6;
+constexpr double kPartialBytesPerSecond = 2.5e12;
+// Of an element that is copied by itself: of x, and of the matrix with j or k contiguous.
+constexpr double kCopyXSeconds = 0.24e-9;
+constexpr double kCopyAcrossSeconds = 0.09e-9;
+constexpr double kCopyAlongSeconds = 0.16e-9;
 
 constexpr int64_t kMaxGridX = (int64_t{1} << 31) - 1;
 constexpr int64_t kMaxGridZ = 65535;
@@ -142,8 +150,8 @@ struct LaunchRecord {
 static_assert(std::is_trivially_copyable_v<LaunchRecord> && alignof(LaunchRecord) <= 16);
 
 // Four elements that begin at a multiple of four along k, or of j, are 16-byte aligned.
-bool Aligned16(const float* base, const MatrixLayout& layout, bool one_line, int64_t batch_count) {
-  return reinterpret_cast<uintptr_t>(base) % 16 == 0 && (one_line || layout.ld % 4 == 0) &&
+bool Aligned16(bool base, const MatrixLayout& layout, bool one_line, int64_t batch_count) {
+  return base && (one_line || layout.ld % 4 == 0) &&
          (batch_count == 1 || layout.batch_stride % 4 == 0);
 }
 
@@ -177,9 +185,11 @@ LaunchRecord Record(const Problem& problem, const Operands& operands, int config
   }
   const MatrixLayout& x = cut.x_is_a ? problem.a : problem.b;
   const MatrixLayout& matrix = cut.x_is_a ? problem.b : problem.a;
-  g.x_16 = g.x_column == 1 && Aligned16(g.x, x, cut.rows == 1, problem.batch_count);
+  g.x_16 = g.x_column == 1 && Aligned16(reinterpret_cast<uintptr_t>(g.x) % 16 == 0, x,
+                                        cut.rows == 1, problem.batch_count);
   record.along = g.matrix_column == 1;
-  g.matrix_16 = Aligned16(g.matrix, matrix, record.along && cut.length == 1, problem.batch_count);
+  g.matrix_16 = Aligned16(reinterpret_cast<uintptr_t>(g.matrix) % 16 == 0, matrix,
+                          record.along && cut.length == 1, problem.batch_count);
   g.chunks = static_cast<int>(cut.chunks);
   g.chunk_length = cut.chunk_length;
   g.pitch = problem.n;
@@ -228,20 +238,37 @@ class Family final : public KernelFamily {
     const bool cut_up = cut.way != Way::kOneByOne;
     const double blocks =
         static_cast<double>(cut.strips) * batch * static_cast<double>(cut_up ? cut.chunks : 1);
-    const double block_k = cut_up ? std::min(k, static_cast<double>(cut.chunk_length)) : k;
-    const bool strided = cut.x_is_a ? problem.a.transposed : !problem.b.transposed;
-    const double math_rate = (strided ? kStridedMathFraction : kMathFraction) *
-                             std::max(1.0, device.f32_flops_per_second) / multiprocessors;
-    const double math = std::ceil(blocks / multiprocessors) * 2.0 * kRows[cut.rows_index] *
-                        kSkinnyStrip * block_k / math_rate;
+    const double block_k =
+        kBegin + (cut_up ? std::min(k, static_cast<double>(cut.chunk_length)) : k);
+    const MatrixLayout& x = cut.x_is_a ? problem.a : problem.b;
+    const MatrixLayout& matrix = cut.x_is_a ? problem.b : problem.a;
+    const bool along = cut.x_is_a == matrix.transposed || matrix.ld == 1;
+    const bool x_16 = cut.x_is_a != x.transposed &&
+                      Aligned16(x.alignment_bytes % 16 == 0, x, cut.rows == 1, problem.batch_count);
+    const bool matrix_16 = Aligned16(matrix.alignment_bytes % 16 == 0, matrix,
+                                     along && cut.length == 1, problem.batch_count);
+    const double math_rate =
+        kMathFraction * std::max(1.0, device.f32_flops_per_second) / multiprocessors;
+    const double product_seconds =
+        2.0 * kRows[cut.rows_index] * kSkinnyStrip / math_rate +
+        (x_16 ? 0 : kRows[cut.rows_index] * kCopyXSeconds) +
+        (matrix_16 ? 0 : kSkinnyStrip * (along ? kCopyAlongSeconds : kCopyAcrossSeconds));
     // A block alone on a multiprocessor draws 1.5 times that one's share of the memory's rate.
     const double busy = std::min(1.0, 1.5 * blocks / multiprocessors);
     const double bytes =
         4 * batch * (length * k + rows * k + rows * length * (ReadsC(problem) ? 2 : 1));
     const double memory =
         bytes / busy / std::max(1.0, kMemoryFraction * device.memory_bytes_per_second);
-    return kStartSeconds + std::max(math, memory) +
-           (cut.way == Way::kSecondPass ? kSecondPassSeconds : 0);
+    const double partial_bytes = 2.0 * sizeof(float) * static_cast<double>(cut.partial_elements);
+    const double at_once = cut.way == Way::kCluster && cut.chunks > 2
+                               ? kClusterFraction * multiprocessors
+                               : multiprocessors;
+    return kStartSeconds +
+           std::max(std::ceil(blocks / at_once) * block_k * product_seconds, memory) +
+           (cut.way == Way::kCluster ? kClusterSeconds : 0) +
+           (cut.way == Way::kSecondPass
+                ? kSecondPassSeconds + partial_bytes / kPartialBytesPerSecond
+                : 0);
   }
 
   cudaError_t Prepare(const DeviceInfo& device) const override {

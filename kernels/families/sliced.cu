@@ -26,10 +26,11 @@ namespace {
 
 constexpr FfmaShape kShape = {8, 1, 1, 4, 64, 3, 2};
 
-// Fractions for the cost model: NVIDIA H200, 2026-11-30.
+// Numbers for the cost model: NVIDIA H200, 2026-11-30.
 constexpr FfmaConfig kConfigs[] = {
-    {"sliced_f32_sm90_64x64x64_s3", NumericsClass::kQuarters, kShape, 0.72, 0.55},
-    {"sliced_f32_sm90_64x64x64_s3_chunks", NumericsClass::kChunkedQuarters, kShape, 0.72, 0.55},
+    {"sliced_f32_sm90_64x64x64_s3", NumericsClass::kQuarters, kShape, 0.836, 0.72, 30, 130},
+    {"sliced_f32_sm90_64x64x64_s3_chunks", NumericsClass::kChunkedQuarters, kShape, 0.83, 0.776, 42,
+     90},
 };
 constexpr auto kKernelConfigs = ToKernelConfigs(kConfigs);
 

@@ -9,18 +9,49 @@
 namespace gemm {
 namespace {
 
-// Fractions for the cost model, by shape: NVIDIA H200, 2026-11-30. "Math" is what batches of 256 of
-// 256 cubed reach, and for quarters of 64 of 384 cubed; "lone" is a tile's time for each product.
-struct Fractions {
+// For the cost model, by shape: NVIDIA H200, 2026-11-30. Copies are hidden where they are of 16
+// bytes. Those of a slice's last stage, unless it is a whole one, find each element's place anew.
+struct Cost {
   double math;
   double lone;
+  double begin;
+  double start_seconds;
+  double copy_4_seconds;     // of an element, copied by itself
+  double copy_last_seconds;  // of an element of a stage that is not whole
 };
-constexpr Fractions kFractions[kSmallShapeCount] = {
-    {0.25, 0.18},
-    {0.35, 0.24},
-    {0.53, 0.38},
-    {0.41, 0.39},
+constexpr Cost kCosts[kSmallShapeCount] = {
+    {0.320, 0.210, 43, 1.6e-6, 0.042e-9, 0.43e-9},
+    {0.343, 0.304, 0, 2.0e-6, 0.053e-9, 0.29e-9},
+    {0.604, 0.437, 0, 2.4e-6, 0.041e-9, 1.05e-9},
+    {0.578, 0.413, 90, 1.8e-6, 0.031e-9, 0.33e-9},
 };
+
+// Whether the operand's rows come 16 bytes at a time: its outer index is contiguous, and aligned.
+bool By16(const MatrixLayout& layout, bool outer_contiguous, int64_t batch_count) {
+  return outer_contiguous && layout.alignment_bytes % 16 == 0 && layout.ld % 4 == 0 &&
+         (batch_count == 1 || layout.batch_stride % 4 == 0);
+}
+
+// Products of a tile whose stages are not whole.
+int64_t LastProducts(const Problem& problem, const SmallShape& s) {
+  const int64_t k = problem.k;
+  const int64_t depth = s.depth / s.slices;
+  const int64_t length =
+      s.slices == 1 ? k : ChunkLength(NumericsClass::kQuarters, problem) / s.slices;
+  const int64_t stages = TilesOf(std::min(k, length), depth);
+  const int64_t in_last_slice = std::max<int64_t>(0, k - (s.slices - 1) * length);
+  return (stages - std::min(stages, in_last_slice / depth)) * depth * s.slices;
+}
+
+double CopySeconds(const Problem& problem, const SmallShape& s, const Cost& cost) {
+  if (!ReadsAB(problem)) return 0;
+  const int64_t batch = problem.batch_count;
+  const int by_4 = (By16(problem.a, problem.a.transposed, batch) ? 0 : s.tile_m()) +
+                   (By16(problem.b, !problem.b.transposed, batch) ? 0 : s.tile_n());
+  return static_cast<double>(problem.k) * by_4 * cost.copy_4_seconds +
+         static_cast<double>(LastProducts(problem, s)) * (s.tile_m() + s.tile_n()) *
+             cost.copy_last_seconds;
+}
 
 }  // namespace
 
@@ -36,28 +67,29 @@ int64_t SmallTilesOf(const Problem& problem, const SmallShape& shape) {
 
 double SmallSeconds(std::span<const Problem> problems, const DeviceInfo& device, int shape) {
   const SmallShape& s = kSmallShapes[shape];
-  const TileCost cost{s.tile_m(), s.tile_n(), kFractions[shape].math, kFractions[shape].lone};
+  const Cost& cost = kCosts[shape];
   const double multiprocessors = std::max(1, device.multiprocessors);
-  double seconds = 0;
+  double seconds = 0;  // of all tiles on one multiprocessor
   double longest = 0;
   double tiles = 0;
+  double results = 0;
   for (const Problem& problem : problems) {
-    Problem one = problem;
-    one.m = s.tile_m();
-    one.n = s.tile_n();
-    const double here = static_cast<double>(SmallTilesOf(problem, s));
+    const auto here = static_cast<double>(SmallTilesOf(problem, s));
     if (here == 0) continue;
-    // A tile takes at least as long as 32 products.
-    one.k = std::max<int64_t>(one.k, 32);
+    const TileCost tile{
+        .tile_m = s.tile_m(), .tile_n = s.tile_n(), .copy_seconds = CopySeconds(problem, s, cost)};
+    const auto k = static_cast<double>(ReadsAB(problem) ? problem.k : 0);
+    const double bytes = multiprocessors * (s.tile_m() + s.tile_n()) * k * sizeof(float) /
+                         std::max(1.0, device.memory_bytes_per_second);
     tiles += here;
-    one.batch_count = device.multiprocessors;
-    seconds += ModelTileSeconds(one, device, {cost.tile_m, cost.tile_n, cost.math_fraction, 1e9}) *
-               here / multiprocessors;
-    longest = std::max(longest, ModelTileSeconds(one, device, cost));
+    seconds += here * std::max(ModelTile(problem, device, tile, cost.math, k + cost.begin), bytes);
+    longest = std::max(longest, ModelTile(problem, device, tile, cost.lone, k));
+    results += ModelResultSeconds(problem, device);
   }
+  if (tiles == 0) return 0;
   // The last wave is as long as a full one.
-  const double waves = tiles / multiprocessors;
-  return waves > 0 ? std::max(longest, seconds * std::ceil(waves) / waves) : 0;
+  const double waves = std::ceil(tiles / multiprocessors);
+  return cost.start_seconds + std::max(longest, seconds / tiles * waves) + results;
 }
 
 int BestSmallShape(std::span<const Problem> problems, const DeviceInfo& device, int first,

@@ -19,18 +19,22 @@
 namespace gemm {
 namespace {
 
-// Fractions for the cost model: NVIDIA H200, 2026-11-30.
+// Numbers for the cost model: NVIDIA H200, 2026-11-30.
 constexpr FfmaConfig kConfigs[] = {
     {"stream_k_f32_sm90_128x256x32_s4",
      NumericsClass::kStreamK,
      {8, 2, 4, 1, 32, 4, 1},
-     0.85,
-     0.81},
+     0.847,
+     0.847,
+     0,
+     29},
     {"stream_k_f32_sm90_256x128x32_s4",
      NumericsClass::kStreamK,
      {8, 4, 2, 1, 32, 4, 1},
-     0.85,
-     0.81},
+     0.847,
+     0.847,
+     0,
+     29},
 };
 constexpr auto kKernelConfigs = ToKernelConfigs(kConfigs);
 static_assert(kConfigs[0].shape.tile_m() == StreamKOrder::kShort &&

@@ -41,13 +41,10 @@ constexpr TuningTable kTables[] = {{90, 132, kSm90Rows}};
 constexpr TuningTable kNoTable;
 
 // Weights of a distance. A step in the batch says less than one in a size; another transpose
-// changes how operands are read, but not how much there is to do. They were chosen, with Select's
-// two constants, by the regret on 60 random shapes: kernels/README.md.
+// changes how operands are read, but not how much there is to do.
 constexpr int kSizeStep = 2;
 constexpr int kBatchStep = 1;
 constexpr int kOtherTranspose = 3;
-// Five octaves in all; beyond that the model knows as much.
-constexpr int kFarthest = 5 * kSizeStep;
 
 int Distance(const ShapeBucket& a, const ShapeBucket& b) {
   return kSizeStep * (std::abs(a.log2_m - b.log2_m) + std::abs(a.log2_n - b.log2_n) +
@@ -113,7 +110,7 @@ NearRows NearestRows(const TuningTable& table, const ShapeBucket& bucket) {
   for (const TuningRow& row : table.rows) {
     if (row.bucket.dtype != bucket.dtype) continue;
     const int distance = Distance(row.bucket, bucket);
-    if (distance > kFarthest) continue;
+    if (distance >= NearRows::kTooFar) continue;
     // Insertion: the few that are kept stay in order.
     size_t place = found.count;
     while (place > 0 && found.near[place - 1].distance > distance) --place;

@@ -63,6 +63,7 @@ const TuningTable& TuningFor(const DeviceInfo& device);
 // own alone if it is there, and none that is too far away to say anything.
 struct NearRows {
   static constexpr size_t kMost = 6;
+  static constexpr int kTooFar = 6;  // three octaves in all: beyond that the model knows as much
   struct Near {
     const TuningRow* row = nullptr;
     int distance = 0;  // weighted octaves, see tuning_table.cc

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/bench/shape_lists.h"
 #include "kernels/bench/shapes.h"
 #include "kernels/families/simt_family.h"
 #include "kernels/families/sum_order.h"
@@ -337,7 +338,7 @@ TEST(Model, ChoicesAreTheseUntilMeasuredOtherwise) {
     const char* kernel;
   };
   const Choice choices[] = {
-      {DType::kF32, 1, 1, 1, 1, "tiled_f32_16x16x16"},
+      {DType::kF32, 1, 1, 1, 1, "naive_f32_16x16"},
       {DType::kF32, 64, 64, 64, 1, "small_f32"},
       {DType::kF32, 128, 128, 128, 1, "small_f32"},
       {DType::kF32, 256, 256, 256, 1, "small_f32"},
@@ -348,7 +349,7 @@ TEST(Model, ChoicesAreTheseUntilMeasuredOtherwise) {
       {DType::kF32, 4096, 4096, 4096, 1, "stream_k_f32_sm90_128x256x32_s4"},
       {DType::kF32, 1, 4096, 4096, 1, "skinny_f32_sm90_clusters"},
       {DType::kF32, 8, 4096, 4096, 1, "skinny_f32_sm90_clusters"},
-      {DType::kF32, 128, 4096, 4096, 1, "stream_k_f32_sm90_128x256x32_s4"},
+      {DType::kF32, 128, 4096, 4096, 1, "sliced_f32_sm90_64x64x64_s3_chunks"},
       {DType::kF32, 64, 64, 65536, 1, "sliced_f32_sm90_64x64x64_s3_chunks"},
       {DType::kF32, 8192, 8192, 64, 1, "pipelined_f32_sm90_128x128x32_s3"},
       {DType::kF32, 6144, 4, 2048, 1, "skinny_f32_sm90_clusters"},
@@ -365,7 +366,7 @@ TEST(Model, ChoicesAreTheseUntilMeasuredOtherwise) {
   };
   for (const Choice& choice : choices) {
     const Problem problem =
-        DenseProblem(choice.dtype, choice.m, choice.n, choice.k, choice.batch_count);
+        BenchProblem({choice.m, choice.n, choice.k, choice.batch_count}, choice.dtype);
     EXPECT_EQ(Select(problem, H200(), Families(), {}, TuningTable{}).kernel.get().name,
               choice.kernel)
         << choice.m << " x " << choice.n << " x " << choice.k << " batch " << choice.batch_count;

@@ -32,8 +32,10 @@ class FakeFamily : public KernelFamily {
   std::span<const KernelConfig> configs() const override { return configs_; }
   std::string WhyNot(const Problem& problem, const DeviceInfo&, int config) const override {
     std::string why_not = rows_[static_cast<size_t>(config)].why_not;
-    if (why_not != "aligned only") return why_not;
-    return problem.a.alignment_bytes >= 16 ? "" : why_not;
+    const bool aligned = problem.a.alignment_bytes >= 16;
+    if (why_not == "aligned only") return aligned ? "" : why_not;
+    if (why_not == "unaligned only") return aligned ? why_not : "";
+    return why_not;
   }
   // Seconds for each matrix of the batch.
   double ModelSeconds(const Problem& problem, const DeviceInfo&, int config) const override {
@@ -203,6 +205,34 @@ TEST(SelectMeasured, CarriesTimesOverByTheModelsRatio) {
   EXPECT_EQ(chosen(90), "flat");  // 4 us * 90 / 64 > 5 us
 }
 
+// Two rows of one bucket's neighbourhood: "a" is modelled at twice its measured time, "b" rightly.
+TEST_F(SelectTest, CorrectionsFadeWithDistance) {
+  const std::array<TuningRow, 1> rows = {
+      MeasuredRow(DenseProblem(DType::kF32, 64, 64, 64), {{"a", 1.9e6}, {"b", 2e6}})};
+  const TuningTable table{90, 132, rows};
+  const auto chosen = [&](int64_t m) {
+    return Chosen(Select(DenseProblem(DType::kF32, m, 64, 64), {}, families_, {}, table));
+  };
+  EXPECT_EQ(chosen(64), "a");   // 3 s modelled, 1.9 s measured
+  EXPECT_EQ(chosen(128), "b");  // the third part of the correction is gone: 2.2 s
+  EXPECT_EQ(Select(DenseProblem(DType::kF32, 512, 64, 64), {}, families_, {}, table).reason,
+            "modelled");
+}
+
+// That the nearest row does not name a kernel says that it was slow there, whatever the model says.
+TEST_F(SelectTest, KernelsThatARowDoesNotNameWereSlowThere) {
+  const std::array<TuningRow, 1> rows = {MeasuredRow(kProblem, {{"a", 2.5e6}})};
+  const TuningTable table{90, 132, rows};
+  const Selection selection = Explain(kProblem, {}, families_, {}, table);
+  EXPECT_EQ(Chosen(selection), "a");  // b and c, 2 s modelled, took more than 3.75 s
+  EXPECT_EQ(selection.candidates[1].measured_seconds, 0);
+  // Where it could not run, the row says nothing of it.
+  const FakeFamily family({{"named", 3}, {"unaligned", 2, "unaligned only"}});
+  const std::array<const KernelFamily*, 1> families = {&family};
+  const std::array<TuningRow, 1> other = {MeasuredRow(kProblem, {{"named", 2.5e6}})};
+  EXPECT_EQ(Chosen(Select(kProblem, {}, families, {}, {90, 132, other})), "unaligned");
+}
+
 // How a result sums is settled without a look at batch and alignment: the fastest kernel of another
 // class is not taken for them.
 TEST(SelectClass, DependsOnNeitherBatchNorAlignment) {
@@ -217,6 +247,18 @@ TEST(SelectClass, DependsOnNeitherBatchNorAlignment) {
   EXPECT_EQ(Select(problem, {}, families).kernel.get().name, "split");
   const Problem batch = DenseProblem(DType::kF32, 64, 64, 512, 9);
   EXPECT_EQ(Select(batch, {}, families).kernel.get().name, "split_any");
+}
+
+// A class binds batches too, so it has to be worth it.
+TEST(SelectClass, IsSequentialUnlessAnotherIsClearlyFaster) {
+  const auto chosen = [](double split_seconds) {
+    const FakeFamily family({{"split", split_seconds, "", kOtherClass}, {"sequential", 5e-6}});
+    const std::array<const KernelFamily*, 1> families = {&family};
+    return std::string(
+        Select(DenseProblem(DType::kF32, 64, 64, 512), {}, families).kernel.get().name);
+  };
+  EXPECT_EQ(chosen(4.8e-6), "sequential");
+  EXPECT_EQ(chosen(4.6e-6), "split");
 }
 
 TEST(SelectClass, OfAMeasuredBatchIsThatOfOneProduct) {
@@ -243,7 +285,7 @@ TEST(SelectClass, GivesWayWhereNoKernelOfItIsLegal) {
 // its kernel.
 TEST(SelectForGroupTest, TakesTheFastestOfTheClassThatGroups) {
   const FakeFamily family({{"split", 1, "", kOtherClass},
-                           {"sequential_group", 1, "", NumericsClass::kSequential, true},
+                           {"sequential_group", 2, "", NumericsClass::kSequential, true},
                            {"split_slow_group", 5, "", kOtherClass, true},
                            {"split_group", 4, "", kOtherClass, true},
                            {"split_never", 2, "it is only for squares", kOtherClass, true}});

@@ -45,7 +45,7 @@ TuningRow RowAt(ShapeBucket bucket, std::string_view kernel) {
 
 TEST(NearestRows, AreTheBucketsOwnOrTheClosestInOrder) {
   const std::array<TuningRow, 4> rows = {
-      RowAt({DType::kF32, false, false, 4, 4, 4, 0}, "small"),
+      RowAt({DType::kF32, false, false, 4, 6, 6, 0}, "small"),
       RowAt({DType::kF32, false, false, 6, 6, 6, 0}, "middle"),
       RowAt({DType::kF32, true, false, 6, 6, 6, 0}, "transposed"),
       RowAt({DType::kF64, false, false, 5, 5, 5, 0}, "f64"),
@@ -62,12 +62,11 @@ TEST(NearestRows, AreTheBucketsOwnOrTheClosestInOrder) {
   EXPECT_EQ(nearest({DType::kF32, false, false, 6, 6, 6, 0}), Names({"middle"}));
   EXPECT_EQ(nearest({DType::kF32, true, false, 6, 6, 6, 0}), Names({"transposed"}));
   EXPECT_EQ(nearest({DType::kF32, false, false, 6, 6, 7, 0}), Names({"middle", "transposed"}));
-  EXPECT_EQ(nearest({DType::kF32, false, false, 4, 4, 5, 0}),
-            Names({"small", "middle"}));  // transposed is too far
-  EXPECT_EQ(nearest({DType::kF32, false, false, 5, 5, 5, 0}),
+  EXPECT_EQ(nearest({DType::kF32, false, false, 4, 6, 7, 0}), Names({"small"}));  // others: too far
+  EXPECT_EQ(nearest({DType::kF32, false, false, 5, 6, 6, 0}),
             Names({"small", "middle", "transposed"}));  // a tie: the earlier first
-  EXPECT_EQ(nearest({DType::kF32, true, false, 5, 6, 6, 4}), Names({"transposed", "middle"}));
-  EXPECT_EQ(nearest({DType::kF64, false, false, 6, 6, 6, 0}), Names({"f64"}));  // of its type only
+  EXPECT_EQ(nearest({DType::kF32, true, false, 6, 6, 6, 1}), Names({"transposed", "middle"}));
+  EXPECT_EQ(nearest({DType::kF64, false, false, 5, 6, 6, 0}), Names({"f64"}));  // of its type only
   EXPECT_EQ(nearest({DType::kF32, false, false, 9, 9, 9, 0}), Names());
   EXPECT_EQ(NearestRows({}, {}).count, 0u);
 }
