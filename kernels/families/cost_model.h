@@ -29,8 +29,7 @@
 
 namespace gemm {
 
-// All fractions are measured, by least squares over the times of a tuning run and of the results in
-// bench/results: kernels/README.md says which.
+// Fitted by least squares to recorded times, a few set by hand: kernels/README.md says which.
 struct TileCost {
   int tile_m = 1;
   int tile_n = 1;

@@ -150,7 +150,7 @@ float SumInOrder(NumericsClass numerics, const Problem& problem, int64_t row, in
 }
 
 // Every element of D as the class defines it. Operands are copied to where k is contiguous, and
-// rows are shared out among threads: element by element it took as long as all else here.
+// elements are shared out among threads.
 std::vector<float> ResultInOrder(NumericsClass numerics, const Problem& problem,
                                  const StridedGemm<float>& p) {
   const auto gather = [&](const float* from, int64_t outer, int64_t outer_stride,
