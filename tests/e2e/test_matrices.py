@@ -300,9 +300,7 @@ def test_row_ranges(stub):
     stored_name, b_name = put(stub, stored), put(stub, b)
     for begin, count in ((0, 10), (17, 33), (99, 1), (40, 0)):
         rows = stored[begin : begin + count] if count else stored[begin:]
-        request = product(
-            (len(rows), 8, 301), rows_of(stored_name, begin, count), rows_of(b_name)
-        )
+        request = product((len(rows), 8, 301), rows_of(stored_name, begin, count), rows_of(b_name))
         reply = stub.Multiply(request, timeout=PATIENCE)
         np.testing.assert_array_equal(result_of(reply, len(rows), 8), rows @ b)
 
@@ -454,7 +452,9 @@ def test_multiply_batch_takes_and_leaves_matrices(stub):
         product((10, 20, 300), rows_of(a_name), rows_of(b_name), result=kept, alpha=3).product
     )
     reply = stub.MultiplyBatch(batch, timeout=PATIENCE)
-    np.testing.assert_array_equal(np.frombuffer(reply.payloads[0], np.float32).reshape(10, 20), a @ b)
+    np.testing.assert_array_equal(
+        np.frombuffer(reply.payloads[0], np.float32).reshape(10, 20), a @ b
+    )
     assert [len(payload) for payload in reply.payloads] == [10 * 20 * 4, 0, 0, 0]
     assert [result.error.code for result in reply.results] == [0, 0, 5, 3]
     assert reply.results[1].result.name == kept
@@ -663,7 +663,9 @@ def test_a_draining_server_refuses_matrices_too():
         name = put(server.stub, a)
         request = product((2500, 2500, 2500), rows_of(name), rows_of(name), result="d")
         call = server.stub.Multiply.future(request, timeout=PATIENCE)
-        wait_until(lambda: server.metric("grpc_server_started_total", grpc_method="Multiply") == 1, "it")
+        wait_until(
+            lambda: server.metric("grpc_server_started_total", grpc_method="Multiply") == 1, "it"
+        )
         server.terminate()
         with contextlib.suppress(grpc.RpcError):
             while True:  # until it refuses or has gone

@@ -133,6 +133,7 @@ TEST_F(CudaMatricesTest, ManyThreadsWriteAtOnce) {
   const std::vector<float> values = SmallIntegers(kRows * kColumns, 2);
   const auto matrix = Allocate(kRows, kColumns);
   std::vector<std::thread> threads;
+  threads.reserve(12);
   for (int t = 0; t < 12; ++t) {  // more than there are lanes
     threads.emplace_back([&, t] {
       for (int64_t row = t; row < kRows; row += 12) Write(*matrix, values, {row, row + 1});
@@ -228,8 +229,9 @@ TEST_F(CudaMatricesTest, ProductsOfOneJobMixWhatIsThereAndWhatTravels) {
     if (product.result != nullptr) {
       EXPECT_EQ(Read(*product.result, {0, kSize}), want);
     } else {
-      EXPECT_EQ(std::memcmp(job->output.data() + product.output_offset_bytes, want.data(), kBytes),
-                0);
+      const auto* d =
+          reinterpret_cast<const float*>(job->output.data() + product.output_offset_bytes);
+      EXPECT_TRUE(std::equal(want.begin(), want.end(), d));
     }
   }
 }

@@ -469,6 +469,7 @@ TEST_F(MatrixStoreTest, ManyThreadsWriteUseAndDelete) {
   constexpr int64_t kRows = 64;
   std::atomic<int> sealed_uses{0};
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       std::mt19937 random(static_cast<unsigned>(t));

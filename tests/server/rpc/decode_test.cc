@@ -425,7 +425,7 @@ TEST(DecodeMatrixTest, RowsAreWhereTheMatrixHasThem) {
   EXPECT_EQ(product.problem.a.alignment_bytes, 256);
   EXPECT_EQ(product.b.matrix, nullptr);
   EXPECT_EQ(decoded->copies.size(), 1u);  // B alone travels
-  EXPECT_EQ(decoded->input_bytes, AlignedSize(300 * 4 * 4));
+  EXPECT_EQ(decoded->input_bytes, AlignedSize(4800));
 
   const auto odd = Decode(OfMatrix("f32", 2, 6, 3, 2));
   ASSERT_TRUE(odd.ok()) << odd.status();
