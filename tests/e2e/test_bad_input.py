@@ -189,6 +189,7 @@ def test_call_with_another_number_of_messages(server, count):
 
 METHODS = (
     MULTIPLY,
+    "/gemm.v1.GemmService/MultiplyBatch",
     "/gemm.v1.GemmService/Explain",
     "/gemm.v1.GemmService/GetServerInfo",
     "/grpc.health.v1.Health/Check",
