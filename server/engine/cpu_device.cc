@@ -82,20 +82,24 @@ void Multiply(const Job& job, const JobProduct& product) {
            reinterpret_cast<T*>(d));
 }
 
-// The rate of one product that fits into the caches, the better of two: the first wakes CBLAS's
-// threads.
+// The rate of a product that fits into the caches, the best of some: the first wakes CBLAS's
+// threads, and other work on the machine holds up others.
 template <typename T>
 double MeasureCeiling(DType dtype) {
   constexpr int64_t kSize = 512;
-  constexpr int kRuns = 2;
+  constexpr int kRuns = 8;
+  constexpr absl::Duration kLongest = absl::Milliseconds(30);
   const Problem problem = DenseProblem(dtype, kSize, kSize, kSize);
   const std::vector<T> ones(kSize * kSize, T{1});
   std::vector<T> result(kSize * kSize);
   absl::Duration least = absl::InfiniteDuration();
-  for (int run = 0; run < kRuns; ++run) {
+  absl::Duration all = absl::ZeroDuration();
+  for (int run = 0; run < kRuns && all < kLongest; ++run) {
     const absl::Time start = absl::Now();
     CallCblas(CblasNoTrans, CblasNoTrans, problem, ones.data(), ones.data(), result.data());
-    least = std::min(least, absl::Now() - start);
+    const absl::Duration took = absl::Now() - start;
+    least = std::min(least, took);
+    all += took;
   }
   return FlopCount(problem) / absl::ToDoubleSeconds(std::max(least, absl::Microseconds(1)));
 }

@@ -157,9 +157,7 @@ class Load:
         rows.payloads.append(kept.tobytes())
         server.stub.WriteRows(rows, timeout=PATIENCE)
         self._resident = product_request(reals(9, 64, 64), reals(10, 64, 64))
-        self._resident.product.b.CopyFrom(
-            gemm_pb2.Operand(matrix=gemm_pb2.MatrixRows(name="kept"))
-        )
+        self._resident.product.b.CopyFrom(gemm_pb2.Operand(matrix=gemm_pb2.MatrixRows(name="kept")))
         self._resident.payloads.pop()
         self._announced = {"timeout": PATIENCE, "metadata": [("gemmd-request-bytes", size)]}
         self.rounds = 0

@@ -198,7 +198,8 @@ std::shared_ptr<DeviceMatrix> Resident(Device& device, MatrixSpec spec, std::vec
 }
 
 TEST(CpuDeviceTest, KnowsWhatItComputesAtMost) {
-  for (const double rate : OpenCpuDevice()->description().ceiling_flops_per_second) {
+  const auto device = OpenCpuDevice();
+  for (const double rate : device->description().ceiling_flops_per_second) {
     EXPECT_GT(rate, 1e7);
     EXPECT_LT(rate, 1e15);
   }

@@ -94,6 +94,7 @@ TEST_F(MetricsPageTest, ServesThousandsOfScrapesAndKeepsNothingOfThem) {
   const auto before = open_files();
   std::atomic<int> served{0};
   std::vector<std::thread> scrapers;
+  scrapers.reserve(4);
   for (int i = 0; i < 4; ++i) {
     scrapers.emplace_back([&] {
       for (int scrape = 0; scrape < 500; ++scrape) {
