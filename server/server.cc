@@ -192,10 +192,11 @@ absl::Status ServerImpl::Start(Devices devices) {
     device_lost_ = true;
     changed_.notify_all();
   });
-  const EngineOptions engine_options{{.problems = options_.queue_problems,
-                                      .bytes = options_.queue_bytes,
-                                      .flops = options_.queue_flops},
-                                     options_.host_memory_bytes};
+  const EngineOptions engine_options{.queue = {.problems = options_.queue_problems,
+                                               .bytes = options_.queue_bytes,
+                                               .flops = options_.queue_flops},
+                                     .host_memory_budget_bytes = options_.host_memory_bytes,
+                                     .small_jobs_on_callers_thread = true};
   engine_ = std::make_unique<Engine>(engine_options, std::move(devices), clock_, *observer_);
   if (absl::Status status = SelfTest(*engine_); !status.ok()) {
     return absl::FailedPreconditionError(
