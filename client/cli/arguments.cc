@@ -14,6 +14,7 @@ namespace {
 
 constexpr char kFooter[] = R"(Examples:
   gemmctl multiply A.npy B.npy -o D.npy
+  gemmctl put W.npy --name w && gemmctl multiply X.npy @w -o D.npy
   gemmctl explain 4096 4096 64
   gemmctl perf --shapes 64x64x64 --concurrency 1,4,16
   GEMMD_ADDRESS=gpu7:50051 gemmctl info
@@ -34,11 +35,49 @@ matrix is used with every matrix of the other operand. Files are .npy of float32
 of one type in a call. Fortran-order files are sent as they are. D appears under its name when
 it is complete, and not before.
 
+@NAME is a matrix that is on the server (gemmctl put); a file of such a name is ./@NAME. With
+--result D stays there, too, and may be larger than a message.
+
 Examples:
   gemmctl multiply A.npy B.npy -o D.npy
+  gemmctl multiply A.npy @weights -o D.npy
+  gemmctl multiply A.npy @weights --result hidden --ttl 10m
   gemmctl multiply A.npy A.npy --transpose-b -o gram.npy --json
   gemmctl multiply A.npy B.npy --c C.npy --alpha 0.5 --beta 1 -o D.npy
   gemmctl --address gpu7:50051 --timeout 10m multiply A.npy B.npy -o D.npy)";
+
+constexpr char kPutFooter[] =
+    R"(The matrix, of two dimensions, then is an operand as often as wanted: gemmctl multiply @NAME.
+It goes in panels of about 16 MiB over several connections, whatever its size; --timeout is for each
+panel. It is stored row by row: a Fortran-order file is reordered in memory first. One that is not
+used for its time to live is forgotten, and none outlives the server.
+
+After an interruption, --exist-ok completes the upload of the same file.
+
+Examples:
+  gemmctl put W.npy                        # as W
+  gemmctl put W.npy --name weights --ttl 8h
+  gemmctl put W.npy --name weights --exist-ok --json)";
+
+constexpr char kGetFooter[] =
+    R"(The file is row-major, and appears under its name when it is complete, and not before.
+--timeout is for each panel of about 16 MiB.
+
+Examples:
+  gemmctl get hidden -o hidden.npy
+  gemmctl get hidden -o hidden.npy --json)";
+
+constexpr char kListFooter[] = R"(Examples:
+  gemmctl list
+  gemmctl list --json | jq -r '.matrices[].name')";
+
+constexpr char kRemoveFooter[] =
+    R"(Calls that are using a matrix finish with it. A name that is not there is a failure, and the
+others are deleted all the same.
+
+Examples:
+  gemmctl rm weights hidden
+  gemmctl list --json | jq -r '.matrices[].name' | xargs gemmctl rm)";
 
 constexpr char kPerfFooter[] =
     R"(Two kinds of load. --concurrency: so many callers, each of which waits for its answer before it
@@ -51,6 +90,9 @@ Shapes are MxNxK, then /f64 for float64 and /ta or /tb for an operand that is st
 then :WEIGHT. The server's product of each is checked before it is measured. With --batch every
 product of a call has operands of its own, and one that fails is an error of its own.
 
+With --resident b the operand B is not sent with each call. --upload measures transfers alone, over
+--channels connections side by side, and checks what comes back.
+
 An --slo is a list of bounds that every load point must keep: p50, p99 or any other percentile, max,
 and errors, a number or a percentage of all calls, unsent ones included.
 
@@ -58,6 +100,8 @@ Examples:
   gemmctl perf                                           # one caller, 1024x1024x1024
   gemmctl perf --shapes 64x64x64 --concurrency 1,4,16,64 --channels 4
   gemmctl perf --shapes 64x64x64 --batch 32 --concurrency 16 --channels 4
+  gemmctl perf --shapes 64x64x64 --batch 32 --resident b --concurrency 16 --channels 4
+  gemmctl perf --upload 1GiB --channels 8
   gemmctl perf --shapes 64x64x64:8,1024x1024x1024/tb:1 --rate 500,1000,2000 --duration 30s
   gemmctl perf --shapes 256x256x256/f64 --rate 1000 --slo p99=5ms,errors=0.1% --json)";
 
@@ -139,20 +183,58 @@ void AddDtype(CLI::App& command, ElementType& type) {
       ->default_str(f32);
 }
 
+CLI::Option* AddTimeToLive(CLI::App& command, absl::Duration& time_to_live) {
+  return AddParsed(
+      command, "--ttl", "DURATION", "",
+      "to keep it for without being used; default: the server's choice",
+      [&time_to_live](const std::string& text) { return ParseTimeout(text, time_to_live); });
+}
+
+void AddChannels(CLI::App& command, int& channels, const char* help) {
+  command.add_option("--channels", channels, help)
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000, "1..1000"))
+      ->capture_default_str();
+}
+
+void DeclarePut(CLI::App& command, PutCommand& put) {
+  command.footer(kPutFooter);
+  command.add_option("FILE", put.path, "a .npy file")->type_name("FILE")->required();
+  command.add_option("--name", put.name, "default: the file's name without folder and .npy")
+      ->type_name("NAME");
+  AddTimeToLive(command, put.time_to_live);
+  command.add_flag("--exist-ok", put.exist_ok,
+                   "it may be there already, in part or as a whole, of this very file");
+  AddProgress(command, put.progress,
+              "show a slow transfer on stderr; default: if it is a terminal");
+}
+
+void DeclareGet(CLI::App& command, GetCommand& get) {
+  command.footer(kGetFooter);
+  command.add_option("NAME", get.name, "of a matrix on the server")->type_name("NAME")->required();
+  command.add_option("-o,--output", get.path, "a .npy file")->type_name("FILE")->required();
+  AddProgress(command, get.progress,
+              "show a slow transfer on stderr; default: if it is a terminal");
+}
+
 void DeclareMultiply(CLI::App& command, MultiplyCommand& multiply) {
   command.footer(kMultiplyFooter);
-  command.add_option("A", multiply.a_path, "left operand, a .npy file")
+  command.add_option("A", multiply.a, "left operand, a .npy file or @NAME")
       ->type_name("FILE")
       ->required();
-  command.add_option("B", multiply.b_path, "right operand, a .npy file")
+  command.add_option("B", multiply.b, "right operand, a .npy file or @NAME")
       ->type_name("FILE")
       ->required();
-  command.add_option("-o,--output", multiply.d_path, "result, a .npy file")
-      ->type_name("FILE")
-      ->required();
+  CLI::Option_group* result = command.add_option_group("Result", "one of the two");
+  result->add_option("-o,--output", multiply.d_path, "a .npy file")->type_name("FILE");
+  CLI::Option* name =
+      result->add_option("--result", multiply.result.name, "a matrix that stays on the server");
+  name->type_name("NAME");
+  result->require_option(1);
+  AddTimeToLive(command, multiply.result.time_to_live)->needs(name);
   command.add_option("--alpha", multiply.alpha, "default 1");
   CLI::Option* beta = command.add_option("--beta", multiply.beta, "default 0");
-  CLI::Option* c = command.add_option("--c", multiply.c_path, "addend, a .npy file");
+  CLI::Option* c = command.add_option("--c", multiply.c, "addend, a .npy file or @NAME");
   c->type_name("FILE");
   c->needs(beta);
   beta->needs(c);
@@ -167,6 +249,12 @@ void DeclarePerf(CLI::App& command, PerfCommand& perf) {
   command.footer(kPerfFooter);
   AddParsed(command, "--shapes", "MIX", perf.mix.shapes()[0].name(), "products and their weights",
             [&perf](const std::string& text) { return Take(ShapeMix::Parse(text), perf.mix); });
+  command
+      .add_option_function<std::string>(
+          "--resident", [&perf](const std::string&) { perf.resident_b = true; },
+          "b: each shape's B is put on the server once and used by its name")
+      ->type_name("OPERAND")
+      ->check(CLI::IsMember({"b"}));
   perf.points = {LoadPoint{.callers = 1}};
   CLI::Option* concurrency = AddParsed(
       command, "--concurrency", "N,...", "1", "callers that wait for their answers",
@@ -179,10 +267,7 @@ void DeclarePerf(CLI::App& command, PerfCommand& perf) {
                   "products a call, each of a shape of its own; without it a call is one Multiply")
       ->type_name("N")
       ->check(CLI::Range(1, 4096, "1..4096"));
-  command.add_option("--channels", perf.channels, "connections to share them out among")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1000, "1..1000"))
-      ->capture_default_str();
+  AddChannels(command, perf.channels, "connections to share them out among");
   command
       .add_option("--outstanding", perf.outstanding,
                   "with --rate: calls under way at once; others that are due wait for their turn")
@@ -201,6 +286,15 @@ void DeclarePerf(CLI::App& command, PerfCommand& perf) {
   command.add_option("--seed", perf.seed, "of operands, shapes and times")->capture_default_str();
   AddParsed(command, "--slo", "BOUNDS", "", "exit with 3 if a load point does not keep them",
             [&perf](const std::string& text) { return Take(ParseSlo(text), perf.slo); });
+  CLI::Option* upload = command.add_option(
+      "--upload", perf.upload_bytes,
+      "no products: put a matrix of so many bytes on the server, such as 1GiB, and get it, again "
+      "and again");
+  upload->type_name("SIZE")->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
+  for (const char* other : {"--shapes", "--resident", "--concurrency", "--rate", "--batch",
+                            "--outstanding", "--warmup", "--slo"}) {
+    upload->excludes(command.get_option(other));
+  }
   AddProgress(command, perf.progress, "show on stderr how far it is; default: if it is a terminal");
 }
 
@@ -241,6 +335,27 @@ void DeclareArguments(CLI::App& app, Arguments& arguments) {
   CLI::App* multiply = app.add_subcommand("multiply", "D = alpha op(A) op(B) + beta C");
   DeclareMultiply(*multiply, arguments.multiply);
   AddJson(*multiply, arguments.json);
+
+  CLI::App* put = app.add_subcommand("put", "put a matrix on the server, to be used by name");
+  DeclarePut(*put, arguments.put);
+  AddChannels(*put, arguments.client.channels, "connections, side by side");
+  AddJson(*put, arguments.json);
+
+  CLI::App* get = app.add_subcommand("get", "fetch a matrix that is on the server");
+  DeclareGet(*get, arguments.get);
+  AddChannels(*get, arguments.client.channels, "connections, side by side");
+  AddJson(*get, arguments.json);
+
+  CLI::App* list = app.add_subcommand("list", "your matrices on the server");
+  list->footer(kListFooter);
+  AddJson(*list, arguments.json);
+
+  CLI::App* remove = app.add_subcommand("rm", "delete matrices on the server");
+  remove->footer(kRemoveFooter);
+  remove->add_option("NAME", arguments.remove, "of a matrix on the server")
+      ->type_name("NAME")
+      ->required();
+  AddJson(*remove, arguments.json);
 
   CLI::App* perf = app.add_subcommand("perf", "how fast the server answers under load");
   DeclarePerf(*perf, arguments.perf);

@@ -4,6 +4,7 @@
 #define GEMMD_CLIENT_CLI_ARGUMENTS_H_
 
 #include <string>
+#include <vector>
 
 #include "CLI/App.hpp"
 #include "client/cli/commands.h"
@@ -15,6 +16,9 @@ struct Arguments {
   ClientOptions client;
   bool json = false;
   MultiplyCommand multiply;
+  PutCommand put;
+  GetCommand get;
+  std::vector<std::string> remove;  // names
   PerfCommand perf;
   ExplainArgs explain;
   std::string health_service;

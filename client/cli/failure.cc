@@ -14,14 +14,24 @@ namespace {
 
 constexpr std::pair<std::string_view, const char*> kHints[] = {
     {"MESSAGE_TOO_LARGE",
-     "gemmctl info tells the server's limit: raise its --message-limit, or multiply in parts, "
-     "since "
-     "rows of A against columns of B are independent"},
+     "gemmctl put has no such limit: put the operands on the server, and multiply @NAME; or raise "
+     "the server's --message-limit"},
     {"RESULT_TOO_LARGE",
-     "gemmctl info tells the server's limit: raise its --message-limit, or multiply in parts, "
-     "since "
-     "rows of A against columns of B are independent"},
-    {"MEMORY_TOO_SMALL", "start the server with a larger --host-memory, or multiply in parts"},
+     "a result that stays on the server has no such limit: multiply with --result NAME, then get "
+     "it; "
+     "or raise the server's --message-limit"},
+    {"MEMORY_TOO_SMALL",
+     "start the server with more memory for it (--host-memory, --device-memory, --matrix-memory), "
+     "or work in parts"},
+    {"MATRIX_NOT_FOUND",
+     "it has expired, was deleted, or the server has restarted since: gemmctl list shows what is "
+     "there; put it again"},
+    {"MATRIX_EXISTS",
+     "delete it first (gemmctl rm), or choose another name; put --exist-ok completes an upload of "
+     "the same file"},
+    {"MATRIX_NOT_SEALED", "its upload was interrupted: gemmctl put --exist-ok completes it"},
+    {"MATRIX_BUSY", "another call is making or writing it: try again later"},
+    {"QUOTA_EXCEEDED", "gemmctl list shows your matrices: delete some (gemmctl rm)"},
     {"QUEUE_FULL", "the server is busy: try again later, or raise --retries and --timeout"},
     {"MEMORY_FULL",
      "the server's memory is in use: try again later, or raise --retries and --timeout"},
@@ -75,6 +85,10 @@ ExitCode FailInput(const absl::Status& status, bool json) {
 ExitCode FailCall(const Client& client, const ClientOptions& options, const absl::Status& status,
                   bool json) {
   const ErrorDetail detail = GetErrorDetail(status).value_or(ErrorDetail());
+  if (absl::IsInvalidArgument(status) &&
+      (detail.field == "name" || detail.field == "result.name")) {
+    return FailInput(status, json);
+  }
   const std::string hint = HintFor(client, options, status, detail);
   PrintError(absl::StrCat(absl::StatusCodeToString(status.code()),
                           detail.reason.empty() ? "" : absl::StrCat(" (", detail.reason, ")"), ": ",

@@ -26,7 +26,8 @@ void PrintError(const std::string& message);
 // An input or an output; kBadInput.
 ExitCode FailInput(const absl::Status& status, bool json);
 
-// A call to the server; kCallFailed. Asks a server that does not know the call for its version.
+// A call to the server; kCallFailed, or kBadInput if its name of a matrix cannot be one. Asks a
+// server that does not know the call for its version.
 ExitCode FailCall(const Client& client, const ClientOptions& options, const absl::Status& status,
                   bool json);
 

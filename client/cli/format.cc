@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
 
@@ -20,6 +21,23 @@ std::string FormatBytes(double bytes) {
     unit = next;
   }
   return absl::StrFormat("%.2f %s", bytes, unit);
+}
+
+std::string ShapeOf(const MatrixInfo& matrix) {
+  return absl::StrCat(matrix.rows, " x ", matrix.columns, " ",
+                      matrix.element_type ? std::string(NameOf(*matrix.element_type)) : "?");
+}
+
+nlohmann::json JsonOf(const MatrixInfo& matrix) {
+  return {{"name", matrix.name},
+          {"dtype", matrix.element_type ? std::string(NameOf(*matrix.element_type)) : ""},
+          {"shape", {matrix.rows, matrix.columns}},
+          {"rows_written", matrix.rows_written},
+          {"sealed", matrix.sealed},
+          {"ttl_seconds", absl::ToDoubleSeconds(matrix.time_to_live)},
+          {"expires_in_seconds", absl::ToDoubleSeconds(matrix.expires_in)},
+          {"memory_bytes", matrix.memory_bytes},
+          {"device_index", matrix.device_index}};
 }
 
 void PrintJson(const nlohmann::json& json) {

@@ -6,12 +6,17 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "gemmd/matrix.h"
 #include "nlohmann/json_fwd.hpp"
 
 namespace gemm::cli {
 
 std::string FormatTime(absl::Duration time);  // "12.345 ms"
 std::string FormatBytes(double bytes);        // "1.50 MiB"
+
+// "1 x 2 f32"; what this client does not know is "?".
+std::string ShapeOf(const MatrixInfo& matrix);
+nlohmann::json JsonOf(const MatrixInfo& matrix);
 
 // One line to stdout. Text that is not UTF-8 is repaired rather than refused.
 void PrintJson(const nlohmann::json& json);

@@ -36,7 +36,14 @@ ExitCode Run(int argc, char** argv) {
   const ClientOptions& client = arguments.client;
   const bool json = arguments.json;
   if (app.got_subcommand("multiply")) return RunMultiply(client, arguments.multiply, json);
-  if (app.got_subcommand("perf")) return RunPerf(client, arguments.perf, json);
+  if (app.got_subcommand("put")) return RunPut(client, arguments.put, json);
+  if (app.got_subcommand("get")) return RunGet(client, arguments.get, json);
+  if (app.got_subcommand("list")) return RunList(client, json);
+  if (app.got_subcommand("rm")) return RunRemove(client, arguments.remove, json);
+  if (app.got_subcommand("perf")) {
+    const bool upload = arguments.perf.upload_bytes > 0;
+    return (upload ? RunPerfUpload : RunPerf)(client, arguments.perf, json);
+  }
   if (app.got_subcommand("info")) return RunInfo(client, json);
   if (app.got_subcommand("health")) return RunHealth(client, arguments.health_service, json);
   return RunExplain(client, arguments.explain, json);

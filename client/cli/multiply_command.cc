@@ -1,107 +1,123 @@
-#include <cstdio>
+#include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
 #include "client/cli/commands.h"
 #include "client/cli/format.h"
 #include "client/cli/matmul_shape.h"
 #include "client/cli/npy.h"
 #include "client/cli/phases.h"
 #include "client/cli/progress.h"
-#include "client/cli/tcp_traffic.h"
+#include "client/cli/transpose.h"
 #include "nlohmann/json.hpp"
 
 namespace gemm::cli {
 namespace {
 
+// What an argument stands for: a file, or a matrix on the server.
+struct Operand {
+  std::string name;  // as it was given
+  std::optional<NpyArray> file;
+  ElementType element_type = ElementType::kF32;
+  MatmulOperand shape;
+};
+
 struct Inputs {
-  NpyArray a;
-  NpyArray b;
-  std::optional<NpyArray> c;
+  Operand a;
+  Operand b;
+  std::optional<Operand> c;
   MatmulShape shape;
   MatmulView c_view;
 };
 
-absl::StatusOr<Inputs> ReadInputs(const MultiplyCommand& command) {
-  absl::StatusOr<NpyArray> a = NpyArray::Open(command.a_path);
+bool IsOnServer(const std::string& argument) { return !argument.empty() && argument[0] == '@'; }
+
+using MatricesByName = std::map<std::string, MatrixInfo>;
+
+// Those that the arguments name.
+absl::StatusOr<MatricesByName> AskForMatrices(const Client& client,
+                                              const MultiplyCommand& command) {
+  MatricesByName matrices;
+  for (const std::string& argument : {command.a, command.b, command.c}) {
+    if (!IsOnServer(argument) || matrices.count(argument) != 0) continue;
+    absl::StatusOr<MatrixInfo> matrix = client.GetMatrix(argument.substr(1));
+    if (!matrix.ok()) return matrix.status();
+    matrices[argument] = *std::move(matrix);
+  }
+  return matrices;
+}
+
+absl::StatusOr<Operand> Find(const std::string& argument, bool transpose,
+                             const MatricesByName& matrices) {
+  Operand operand{.name = argument};
+  if (const auto found = matrices.find(argument); found != matrices.end()) {
+    const MatrixInfo& matrix = found->second;
+    if (!matrix.element_type) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(argument, ": its type is not known to this gemmctl"));
+    }
+    operand.element_type = *matrix.element_type;
+    operand.shape = {argument, {matrix.rows, matrix.columns}, false, transpose};
+    return operand;
+  }
+  absl::StatusOr<NpyArray> file = NpyArray::Open(argument);
+  if (!file.ok()) return file.status();
+  operand.element_type = file->element_type();
+  operand.shape = {argument, file->shape(), file->fortran_order(), transpose};
+  operand.file = *std::move(file);
+  return operand;
+}
+
+absl::StatusOr<Inputs> ReadInputs(const MultiplyCommand& command, const MatricesByName& matrices) {
+  absl::StatusOr<Operand> a = Find(command.a, command.transpose_a, matrices);
   if (!a.ok()) return a.status();
-  // One mapping for one file: the client sees that it is the same memory and sends it once.
-  absl::StatusOr<NpyArray> b =
-      command.b_path == command.a_path ? a : NpyArray::Open(command.b_path);
+  absl::StatusOr<Operand> b = Find(command.b, command.transpose_b, matrices);
   if (!b.ok()) return b.status();
+  // One mapping for one file: the client sees that it is the same memory and sends it once.
+  if (command.b == command.a) b->file = a->file;
   Inputs inputs{*std::move(a), *std::move(b), std::nullopt, {}, {}};
 
-  const auto operand = [](const NpyArray& x, bool transpose) {
-    return MatmulOperand{x.path(), x.shape(), x.fortran_order(), transpose};
-  };
-  const auto check_type = [&inputs](const NpyArray& x) {
-    if (x.element_type() == inputs.a.element_type()) return absl::OkStatus();
+  const auto check_type = [&inputs](const Operand& x) {
+    if (x.element_type == inputs.a.element_type) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(
-        "types differ: ", inputs.a.path(), " is ", std::string(NameOf(inputs.a.element_type())),
-        ", ", x.path(), " is ", std::string(NameOf(x.element_type()))));
+        "types differ: ", inputs.a.name, " is ", std::string(NameOf(inputs.a.element_type)), ", ",
+        x.name, " is ", std::string(NameOf(x.element_type))));
   };
   if (const absl::Status status = check_type(inputs.b); !status.ok()) return status;
-  const absl::StatusOr<MatmulShape> shape =
-      ShapeOfMatmul(operand(inputs.a, command.transpose_a), operand(inputs.b, command.transpose_b));
+  const absl::StatusOr<MatmulShape> shape = ShapeOfMatmul(inputs.a.shape, inputs.b.shape);
   if (!shape.ok()) return shape.status();
   inputs.shape = *shape;
 
-  if (command.c_path.empty()) return inputs;
-  absl::StatusOr<NpyArray> c = NpyArray::Open(command.c_path);
+  if (command.c.empty()) return inputs;
+  absl::StatusOr<Operand> c = Find(command.c, false, matrices);
   if (!c.ok()) return c.status();
   if (const absl::Status status = check_type(*c); !status.ok()) return status;
-  const absl::StatusOr<MatmulView> view = ViewOfAddend(operand(*c, false), *shape);
+  const absl::StatusOr<MatmulView> view = ViewOfAddend(c->shape, *shape);
   if (!view.ok()) return view.status();
   inputs.c = *std::move(c);
   inputs.c_view = *view;
   return inputs;
 }
 
-// From an n x m matrix to the m x n one.
 template <typename T>
-std::vector<T> Transpose(std::span<const T> stored, int64_t m, int64_t n) {
-  std::vector<T> result(stored.size());
-  if (result.empty()) return result;
-  for (int64_t j = 0; j < n; ++j) {
-    for (int64_t i = 0; i < m; ++i) result[i * n + j] = stored[j * m + i];
+MatrixIn<T> In(const Operand& operand, const MatmulView& view) {
+  MatrixIn<T> in{.transposed = view.transposed, .batch_stride = view.batch_stride};
+  if (operand.file) {
+    in.data = operand.file->elements<T>();
+  } else {
+    in.matrix.name = operand.name.substr(1);
   }
-  return result;
+  return in;
 }
 
-// On a terminal, where more often would be hard to read.
-constexpr absl::Duration kProgressInterval = absl::Milliseconds(500);
-
-template <typename T>
-absl::StatusOr<MultiplyReport> MultiplyWithProgress(const Client& client,
-                                                    const MultiplyArgs<T>& args, bool enabled) {
-  absl::StatusOr<MultiplyReport> result;
-  absl::Notification over;
-  client.MultiplyAsync(args, [&](absl::StatusOr<MultiplyReport> report) {
-    result = std::move(report);
-    over.Notify();
-  });
-  const absl::Time start = absl::Now();
-  const bool same = args.a.data.data() == args.b.data.data();
-  TransferProgress progress(
-      args.a.data.size_bytes() + (same ? 0 : args.b.data.size_bytes()) + args.c.data.size_bytes(),
-      args.d.data.size_bytes());
-  ProgressLine line(enabled);
-  absl::Duration next = 2 * kProgressInterval;  // what is over by then needs none
-  while (!over.WaitForNotificationWithTimeout(next)) {
-    line.Show(progress.Describe(absl::Now() - start, TcpTrafficNow()));
-    next = kProgressInterval;
-  }
-  return result;
-}
-
+// `output` is null when D stays on the server.
 template <typename T>
 absl::StatusOr<MultiplyReport> Multiply(const Client& client, const MultiplyCommand& command,
-                                        const Inputs& inputs, NpyWriter& output) {
+                                        const Inputs& inputs, NpyWriter* output) {
   MultiplyArgs<T> args;
   args.m = inputs.shape.m;
   args.n = inputs.shape.n;
@@ -110,23 +126,30 @@ absl::StatusOr<MultiplyReport> Multiply(const Client& client, const MultiplyComm
   args.alpha = command.alpha;
   args.beta = command.beta;
   args.precision = command.precision;
-  args.a.data = inputs.a.elements<T>();
-  args.a.transposed = inputs.shape.a.transposed;
-  args.a.batch_stride = inputs.shape.a.batch_stride;
-  args.b.data = inputs.b.elements<T>();
-  args.b.transposed = inputs.shape.b.transposed;
-  args.b.batch_stride = inputs.shape.b.batch_stride;
+  args.a = In<T>(inputs.a, inputs.shape.a);
+  args.b = In<T>(inputs.b, inputs.shape.b);
   std::vector<T> reordered_c;
   if (inputs.c) {
-    args.c.data = inputs.c->elements<T>();
-    args.c.batch_stride = inputs.c_view.batch_stride;
-    if (inputs.c_view.transposed) {
-      reordered_c = Transpose(args.c.data, args.m, args.n);
+    args.c = In<T>(*inputs.c, inputs.c_view);
+    if (args.c.transposed) {
+      reordered_c = RowMajor(args.c.data, args.m, args.n);
       args.c.data = reordered_c;
+      args.c.transposed = false;
     }
   }
-  args.d.data = output.elements<T>();
-  return MultiplyWithProgress(client, args, command.progress);
+  if (output != nullptr) {
+    args.d.data = output->elements<T>();
+  } else {
+    args.result = command.result;
+  }
+  const bool same = args.a.data.data() == args.b.data.data();
+  const TransferProgress progress(
+      "multiplying",
+      args.a.data.size_bytes() + (same ? 0 : args.b.data.size_bytes()) + args.c.data.size_bytes(),
+      args.d.data.size_bytes());
+  absl::StatusOr<MultiplyReport> report;
+  WithProgress(command.progress, progress, [&] { report = client.Multiply(args); });
+  return report;
 }
 
 void PrintReport(const MultiplyCommand& command, const Inputs& inputs, const MultiplyReport& report,
@@ -137,11 +160,11 @@ void PrintReport(const MultiplyCommand& command, const Inputs& inputs, const Mul
   const double flops = 2.0 * static_cast<double>(inputs.shape.m) *
                        static_cast<double>(inputs.shape.n) * static_cast<double>(inputs.shape.k) *
                        static_cast<double>(inputs.shape.batch_count);
-  const std::string type(NameOf(inputs.a.element_type()));
+  const std::string type(NameOf(inputs.a.element_type));
   const auto phases = PhasesOf(report);
   if (json_wanted) {
     nlohmann::json json = {
-        {"output", command.d_path},
+        {"output", nullptr},
         {"shape", inputs.shape.result},
         {"m", inputs.shape.m},
         {"n", inputs.shape.n},
@@ -159,13 +182,19 @@ void PrintReport(const MultiplyCommand& command, const Inputs& inputs, const Mul
         {"gigabytes_per_second", gigabytes_per_second},
         {"gigaflops", flops / seconds * 1e-9},
     };
+    if (report.result) {
+      json["result"] = JsonOf(*report.result);
+    } else {
+      json["output"] = command.d_path;
+    }
     for (size_t i = 0; i < phases.size(); ++i) {
       json["server_seconds"][kPhaseNames[i]] = absl::ToDoubleSeconds(phases[i]);
     }
     PrintJson(json);
     return;
   }
-  absl::PrintF("%s: %s %s\n", command.d_path, ToString(inputs.shape.result), type);
+  absl::PrintF("%s: %s %s\n", report.result ? "@" + report.result->name : command.d_path,
+               ToString(inputs.shape.result), type);
   absl::PrintF("  kernel    %s\n", report.kernel.empty() ? "none was needed" : report.kernel);
   if (!report.device.empty()) {
     absl::PrintF("  device    %s (%d), batch of %d\n", report.device, report.device_index,
@@ -185,18 +214,25 @@ void PrintReport(const MultiplyCommand& command, const Inputs& inputs, const Mul
 ExitCode RunMultiply(const ClientOptions& options, const MultiplyCommand& command, bool json) {
   const absl::StatusOr<Client> client = Client::Connect(options);
   if (!client.ok()) return FailInput(client.status(), json);
-  const absl::StatusOr<Inputs> inputs = ReadInputs(command);
+  const absl::StatusOr<MatricesByName> matrices = AskForMatrices(*client, command);
+  if (!matrices.ok()) return FailCall(*client, options, matrices.status(), json);
+  const absl::StatusOr<Inputs> inputs = ReadInputs(command, *matrices);
   if (!inputs.ok()) return FailInput(inputs.status(), json);
-  absl::StatusOr<NpyWriter> output =
-      NpyWriter::Create(command.d_path, inputs->a.element_type(), inputs->shape.result);
-  if (!output.ok()) return FailInput(output.status(), json);
-
+  std::optional<NpyWriter> output;
+  if (!command.d_path.empty()) {
+    absl::StatusOr<NpyWriter> writer =
+        NpyWriter::Create(command.d_path, inputs->a.element_type, inputs->shape.result);
+    if (!writer.ok()) return FailInput(writer.status(), json);
+    output.emplace(*std::move(writer));
+  }
+  NpyWriter* const d = output ? &*output : nullptr;
   const absl::StatusOr<MultiplyReport> report =
-      inputs->a.element_type() == ElementType::kF32
-          ? Multiply<float>(*client, command, *inputs, *output)
-          : Multiply<double>(*client, command, *inputs, *output);
+      inputs->a.element_type == ElementType::kF32 ? Multiply<float>(*client, command, *inputs, d)
+                                                  : Multiply<double>(*client, command, *inputs, d);
   if (!report.ok()) return FailCall(*client, options, report.status(), json);
-  if (const absl::Status status = output->Commit(); !status.ok()) return FailInput(status, json);
+  if (output) {
+    if (const absl::Status status = output->Commit(); !status.ok()) return FailInput(status, json);
+  }
   PrintReport(command, *inputs, *report, json);
   return kSuccess;
 }

@@ -1,5 +1,3 @@
-#include <signal.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -14,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "client/cli/commands.h"
 #include "client/cli/format.h"
+#include "client/cli/perf/interrupt.h"
 #include "client/cli/perf/load.h"
 #include "client/cli/perf/perf_report.h"
 #include "client/cli/perf/workload.h"
@@ -22,16 +21,6 @@
 
 namespace gemm::cli {
 namespace {
-
-// The first signal ends the load, a second one the program.
-volatile sig_atomic_t caught_signal = 0;
-
-void CatchSignals() {
-  struct sigaction action = {};
-  action.sa_handler = [](int signal) { caught_signal = signal; };
-  action.sa_flags = SA_RESETHAND;
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
-}
 
 absl::Status AskServer(const Client& client, PerfSetting& setting) {
   absl::StatusOr<ServerInfo> info = client.GetServerInfo();
@@ -88,9 +77,9 @@ absl::Status CheckShapes(const Client& client, const Workload& workload, PerfSet
 }
 
 // Before memory is taken for it.
-absl::Status CheckBatchSize(const PerfCommand& command) {
-  for (const MixShape& shape : command.mix.shapes()) {
-    const int64_t bytes = std::max(command.batch, 1) * (shape.payload_bytes() - shape.d_bytes());
+absl::Status CheckBatchSize(const ShapeMix& mix, int batch) {
+  for (const MixShape& shape : mix.shapes()) {
+    const int64_t bytes = std::max(batch, 1) * (shape.payload_bytes() - shape.d_bytes());
     if (bytes > INT32_MAX) {
       return absl::InvalidArgumentError(absl::StrCat("the operands of a call with ", shape.name(),
                                                      " would be ", bytes,
@@ -117,10 +106,10 @@ class PointRun {
     if (setting_.warmup > absl::ZeroDuration()) {
       result.warmup_calls = Run(line, point, setting_.warmup, 2 * index, ", warming up").calls();
     }
-    if (caught_signal == 0) {
+    if (!Interrupted()) {
       result.tally = Run(line, point, setting_.duration, 2 * index + 1, "");
     }
-    result.interrupted = caught_signal != 0;
+    result.interrupted = Interrupted();
     result.slo_broken = Broken(command_.slo, result.tally);
     return result;
   }
@@ -139,7 +128,7 @@ class PointRun {
             static_cast<double>(progress.calls) / absl::ToDoubleSeconds(progress.elapsed),
             progress.errors));
       }
-      return caught_signal == 0;
+      return !Interrupted();
     });
   }
 
@@ -165,12 +154,47 @@ ExitCode Judge(const std::vector<PerfPoint>& points) {
   return code;
 }
 
+// From the first question to the verdict, with matrices on the server if there are to be any.
+ExitCode Measure(const Client& client, const ClientOptions& options, const PerfCommand& command,
+                 Workload& workload, PerfSetting& setting, bool json) {
+  if (const absl::Status status = workload.PutMatrices(client); !status.ok()) {
+    return FailCall(client, options, status, json);
+  }
+  if (const absl::Status status = CheckShapes(client, workload, setting); !status.ok()) {
+    return FailCall(client, options, status, json);
+  }
+  const absl::StatusOr<std::unique_ptr<Load>> load = Load::Create(setting.load, workload);
+  if (!load.ok()) return FailInput(load.status(), json);
+
+  if (!json) {
+    PrintHeader(setting);
+    PrintRowTitles(setting, command.points[0]);
+  }
+  std::vector<PerfPoint> points;
+  PointRun run(**load, setting, command);
+  for (size_t i = 0; i < command.points.size() && !Interrupted(); ++i) {
+    points.push_back(run.Run(i));
+    if (!json) PrintRow(setting, points.back());
+    if (const absl::Status status = (*load)->CheckResults(); !status.ok()) {
+      return FailCall(client, options, status, json);
+    }
+  }
+  if (json) {
+    PrintJson(PerfJson(setting, points));
+  } else {
+    PrintSplit(points);
+  }
+  return Judge(points);
+}
+
 }  // namespace
 
 ExitCode RunPerf(const ClientOptions& options, const PerfCommand& command, bool json) {
   const absl::StatusOr<Client> client = Client::Connect(options);
   if (!client.ok()) return FailInput(client.status(), json);
-  if (const absl::Status status = CheckBatchSize(command); !status.ok()) {
+  ShapeMix mix = command.mix;
+  if (command.resident_b) mix.KeepBOnServer();
+  if (const absl::Status status = CheckBatchSize(mix, command.batch); !status.ok()) {
     return FailInput(status, json);
   }
   PerfSetting setting{.load = {.client = options,
@@ -180,41 +204,16 @@ ExitCode RunPerf(const ClientOptions& options, const PerfCommand& command, bool 
                                .seed = command.seed},
                       .duration = command.duration,
                       .warmup = command.warmup,
-                      .shapes = command.mix.shapes()};
+                      .shapes = mix.shapes()};
   if (const absl::Status status = AskServer(*client, setting); !status.ok()) {
     return FailCall(*client, options, status, json);
   }
-  const Workload workload(command.mix, /*copies=*/std::max(command.batch, 1), command.seed);
-  if (const absl::Status status = CheckShapes(*client, workload, setting); !status.ok()) {
-    return FailCall(*client, options, status, json);
-  }
-  const absl::StatusOr<std::unique_ptr<Load>> load = Load::Create(setting.load, workload);
-  if (!load.ok()) return FailInput(load.status(), json);
-
-  CatchSignals();
-  if (!json) {
-    PrintHeader(setting);
-    PrintRowTitles(setting, command.points[0]);
-  }
-  std::vector<PerfPoint> points;
-  PointRun run(**load, setting, command);
-  for (size_t i = 0; i < command.points.size() && caught_signal == 0; ++i) {
-    points.push_back(run.Run(i));
-    if (!json) PrintRow(setting, points.back());
-    if (const absl::Status status = (*load)->CheckResults(); !status.ok()) {
-      return FailCall(*client, options, status, json);
-    }
-  }
-  if (json) {
-    PrintJson(PerfJson(setting, points));
-  } else {
-    PrintSplit(points);
-  }
-  if (caught_signal != 0) {
-    std::fflush(stdout);
-    raise(caught_signal);  // whose default action is back: the shell sees what ended this
-  }
-  return Judge(points);
+  Workload workload(mix, /*copies=*/std::max(command.batch, 1), command.seed);
+  NoteSignals();
+  const ExitCode code = Measure(*client, options, command, workload, setting, json);
+  workload.DeleteMatrices(*client);
+  EndIfInterrupted();
+  return code;
 }
 
 }  // namespace gemm::cli

@@ -6,22 +6,27 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
 #include "client/cli/tcp_traffic.h"
 
 namespace gemm::cli {
 
-// The life of one call, in words. Not thread-safe.
+// The life of one transfer, in words. Not thread-safe.
 class TransferProgress {
  public:
-  TransferProgress(uint64_t request_bytes, uint64_t reply_bytes)
-      : request_bytes_(request_bytes), reply_bytes_(reply_bytes) {}
+  // activity: what is done, where there is no telling how far it is: "multiplying".
+  TransferProgress(std::string activity, uint64_t request_bytes, uint64_t reply_bytes)
+      : activity_(std::move(activity)), request_bytes_(request_bytes), reply_bytes_(reply_bytes) {}
 
-  // "sent 1.20 of 4.00 GiB (30%), 850.00 MiB/s". The rate is that since the call before.
+  // "[######..............] sent 1.20 of 4.00 GiB (30%), 850.00 MiB/s". The rate is that since the
+  // call before.
   std::string Describe(absl::Duration elapsed, const std::optional<TcpTraffic>& traffic);
 
  private:
+  const std::string activity_;
   const uint64_t request_bytes_;
   const uint64_t reply_bytes_;
   absl::Duration last_elapsed_;
@@ -44,6 +49,10 @@ class ProgressLine {
   const bool terminal_;
   bool shown_ = false;
 };
+
+// Does `work` on a thread of its own, and shows meanwhile how far the process's connections are,
+// unless it is over within a second.
+void WithProgress(bool enabled, TransferProgress progress, absl::FunctionRef<void()> work);
 
 }  // namespace gemm::cli
 

@@ -25,6 +25,9 @@ void PrintInfoJson(const ServerInfo& info) {
                          {"commit", info.commit},
                          {"uptime_seconds", absl::ToDoubleSeconds(info.uptime)},
                          {"message_limit_bytes", info.message_limit_bytes},
+                         {"matrix_memory_bytes", info.matrix_memory_bytes},
+                         {"matrix_memory_used_bytes", info.matrix_memory_used_bytes},
+                         {"ttl_limit_seconds", absl::ToDoubleSeconds(info.time_to_live_limit)},
                          {"dtypes", NamesOf(info.element_types)},
                          {"kernels", info.kernels},
                          {"devices", nlohmann::json::array()}};
@@ -58,6 +61,10 @@ void PrintInfo(const ServerInfo& info) {
   absl::PrintF("  types     %s\n", absl::StrJoin(NamesOf(info.element_types), ", "));
   absl::PrintF("  messages  up to %s\n",
                FormatBytes(static_cast<double>(info.message_limit_bytes)));
+  absl::PrintF("  matrices  %s of %s, kept unused for up to %s\n",
+               FormatBytes(static_cast<double>(info.matrix_memory_used_bytes)),
+               FormatBytes(static_cast<double>(info.matrix_memory_bytes)),
+               absl::FormatDuration(info.time_to_live_limit));
   absl::PrintF("  kernels   %d\n", info.kernels.size());
   for (const std::string& kernel : info.kernels) absl::PrintF("    %s\n", kernel);
 }

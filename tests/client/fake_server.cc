@@ -133,6 +133,11 @@ void FakeServer::EditBatchReplies(std::function<void(v1::MultiplyBatchReply&)> e
   edit_batch_ = std::move(edit);
 }
 
+void FakeServer::EditRows(std::function<void(v1::ReadRowsReply&)> edit) {
+  absl::MutexLock lock(&mutex_);
+  edit_rows_ = std::move(edit);
+}
+
 void FakeServer::SetHealth(bool serving) {
   server_->GetHealthCheckService()->SetServingStatus(serving);
 }
@@ -384,6 +389,7 @@ grpc::Status FakeServer::ReadRows(grpc::ServerContext* context, const v1::ReadRo
   reply->add_payloads(
       matrix->bytes.substr(begin * matrix->row_bytes(), count * matrix->row_bytes()));
   *reply->mutable_matrix() = matrix->state;
+  if (edit_rows_) edit_rows_(*reply);
   return grpc::Status::OK;
 }
 

@@ -36,6 +36,7 @@ class FakeServer final : public v1::GemmService::Service {
   // Changes every reply to Multiply.
   void EditReplies(std::function<void(v1::MultiplyReply&)> edit);
   void EditBatchReplies(std::function<void(v1::MultiplyBatchReply&)> edit);
+  void EditRows(std::function<void(v1::ReadRowsReply&)> edit);
   void SetHealth(bool serving);
   void SetMessageLimit(uint64_t bytes);
 
@@ -103,6 +104,7 @@ class FakeServer final : public v1::GemmService::Service {
   std::vector<grpc::Status> failures_ ABSL_GUARDED_BY(mutex_);
   std::function<void(v1::MultiplyReply&)> edit_ ABSL_GUARDED_BY(mutex_);
   std::function<void(v1::MultiplyBatchReply&)> edit_batch_ ABSL_GUARDED_BY(mutex_);
+  std::function<void(v1::ReadRowsReply&)> edit_rows_ ABSL_GUARDED_BY(mutex_);
   int calls_ ABSL_GUARDED_BY(mutex_) = 0;
   v1::MultiplyRequest last_request_ ABSL_GUARDED_BY(mutex_);
   v1::MultiplyBatchRequest last_batch_request_ ABSL_GUARDED_BY(mutex_);

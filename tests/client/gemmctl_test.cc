@@ -25,6 +25,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
+constexpr const char* kCommands[] = {"multiply", "put",  "get",    "list",    "rm",
+                                     "perf",     "info", "health", "explain", "completion"};
+
 struct Outcome {
   int exit_code = -1;
   std::string out;
@@ -117,7 +120,8 @@ TEST_F(GemmctlTest, FailedCallsLeaveNoFile) {
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_EQ(outcome.err,
             "gemmctl: RESOURCE_EXHAUSTED (MEMORY_TOO_SMALL): too big\n"
-            "  start the server with a larger --host-memory, or multiply in parts\n");
+            "  start the server with more memory for it (--host-memory, --device-memory, "
+            "--matrix-memory), or work in parts\n");
   for (const auto& entry : std::filesystem::directory_iterator(Path(""))) {
     EXPECT_THAT(entry.path().string(), ::testing::Not(HasSubstr("d.npy")));
   }
@@ -125,13 +129,43 @@ TEST_F(GemmctlTest, FailedCallsLeaveNoFile) {
 
 TEST_F(GemmctlTest, BadInputIsExitCode2) {
   std::ofstream(Path("text.npy")) << "hello";
-  for (const char* arguments :
-       {"multiply a.npy none.npy -o d.npy", "multiply a.npy text.npy -o d.npy",
-        "multiply a.npy a.npy -o d.npy", "multiply a.npy b.npy", "multiply a.npy b.npy -o no/d.npy",
-        "multiply a.npy b.npy -o d.npy --c c.npy", "multiply a.npy b.npy -o d.npy --beta 1",
-        "multiply a.npy b.npy -o d.npy --precision half", "--timeout soon info", "explain 1 2",
-        "explain 1 2 3 --dtype f16", "perf --shapes 1x1", "perf --rate 1 --concurrency 1",
-        "completion", "completion csh", "nonsense", ""}) {
+  Save("stack.npy", {1, 2, 3}, {1, 2, 3, 4, 5, 6});
+  for (const char* arguments : {"multiply a.npy none.npy -o d.npy",
+                                "multiply a.npy text.npy -o d.npy",
+                                "multiply a.npy a.npy -o d.npy",
+                                "multiply a.npy b.npy",
+                                "multiply a.npy b.npy -o no/d.npy",
+                                "multiply a.npy b.npy -o d.npy --c c.npy",
+                                "multiply a.npy b.npy -o d.npy --beta 1",
+                                "multiply a.npy b.npy -o d.npy --precision half",
+                                "--timeout soon info",
+                                "explain 1 2",
+                                "explain 1 2 3 --dtype f16",
+                                "perf --shapes 1x1",
+                                "perf --rate 1 --concurrency 1",
+                                "perf --resident a",
+                                "perf --upload 1GiB --batch 2",
+                                "perf --upload much",
+                                "multiply a.npy b.npy -o d.npy --result d",
+                                "multiply a.npy b.npy -o d.npy --ttl 1m",
+                                "multiply a.npy b.npy --result d/e",
+                                "multiply @a/b b.npy -o d.npy",
+                                "multiply @ b.npy -o d",
+                                "put",
+                                "put none.npy",
+                                "put a.npy --name a/b",
+                                "put stack.npy",
+                                "put a.npy --ttl soon",
+                                "get",
+                                "get a",
+                                "get a/b -o d.npy",
+                                "rm",
+                                "rm a/b",
+                                "list a",
+                                "completion",
+                                "completion csh",
+                                "nonsense",
+                                ""}) {
     const Outcome outcome = Run(arguments);
     EXPECT_EQ(outcome.exit_code, 2) << arguments << "\n" << outcome.err;
     EXPECT_THAT(outcome.err, StartsWith("gemmctl: ")) << arguments;
@@ -198,7 +232,7 @@ TEST_F(GemmctlTest, PerfPrintsWhatItMeasured) {
                                  HasSubstr("shape     3x2x5/f64, 25%: first (measured)")));
   const Outcome json = Run("perf --shapes 4x4x4 --duration 100ms --warmup 0s --rate 200 --json");
   const nlohmann::json report = nlohmann::json::parse(json.out);
-  EXPECT_EQ(report["points"][0]["mean_seconds"]["compute"], 6e-9);
+  EXPECT_DOUBLE_EQ(report["points"][0]["mean_seconds"]["compute"], 6e-9);
   EXPECT_EQ(report["check_calls"], 1);
 }
 
@@ -211,6 +245,134 @@ TEST_F(GemmctlTest, PerfDoesNotMeasureAWrongServer) {
   EXPECT_EQ(server_.calls(), 3);  // what it is, which kernel, and one product
 }
 
+TEST_F(GemmctlTest, PutListGetRemove) {
+  const Outcome put = Run("put b.npy --ttl 90s");
+  EXPECT_EQ(put.exit_code, 0) << put.err;
+  EXPECT_THAT(put.out, AllOf(StartsWith("@b: 3 x 2 f32, 24 B in "), HasSubstr("GB/s\n"),
+                             HasSubstr("kept for 1m30s without being used")));
+  const nlohmann::json second = nlohmann::json::parse(Run("put a.npy --name x.1 --json").out);
+  EXPECT_EQ(second["matrix"]["name"], "x.1");
+  EXPECT_EQ(second["matrix"]["sealed"], true);
+  EXPECT_EQ(second["bytes"], 24);
+
+  EXPECT_THAT(Run("list").out, AllOf(StartsWith("@b    3 x 2 f32"), HasSubstr("\n@x.1  2 x 3 f32"),
+                                     HasSubstr("sealed, expires in 1m30s")));
+  const nlohmann::json list = nlohmann::json::parse(Run("list --json").out);
+  EXPECT_EQ(list["matrices"][0]["name"], "b");
+  EXPECT_EQ(list["matrices"][1]["shape"], nlohmann::json({2, 3}));
+  EXPECT_EQ(list["matrices"][0]["ttl_seconds"], 90);
+
+  const Outcome get = Run("get x.1 -o back.npy");
+  EXPECT_EQ(get.exit_code, 0) << get.err;
+  EXPECT_THAT(get.out, StartsWith("back.npy: 2 x 3 f32, 24 B in "));
+  EXPECT_THAT(Load("back.npy"), ElementsAre(1, 2, 3, 4, 5, 6));
+
+  const Outcome removed = Run("rm b x.1");
+  EXPECT_EQ(removed.exit_code, 0) << removed.err;
+  EXPECT_EQ(removed.out, "deleted @b\ndeleted @x.1\n");
+  EXPECT_EQ(Run("list").out, "");
+}
+
+TEST_F(GemmctlTest, PutOfWhatIsThere) {
+  ASSERT_EQ(Run("put a.npy --name w").exit_code, 0);
+  const Outcome again = Run("put a.npy --name w");
+  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_THAT(again.err,
+              AllOf(HasSubstr("ALREADY_EXISTS (MATRIX_EXISTS)"), HasSubstr("gemmctl rm")));
+  EXPECT_EQ(Run("put a.npy --name w --exist-ok").exit_code, 0);
+  EXPECT_EQ(Run("put b.npy --name w --exist-ok").exit_code, 1);  // of another shape
+}
+
+TEST_F(GemmctlTest, RemoveGoesOnPastWhatIsNotThere) {
+  ASSERT_EQ(Run("put a.npy").exit_code, 0);
+  ASSERT_EQ(Run("put b.npy").exit_code, 0);
+  const Outcome outcome = Run("rm none a nothing b --json");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("\"none\""), HasSubstr("\"nothing\"")));
+  EXPECT_EQ(nlohmann::json::parse(outcome.out)["error"]["reason"], "MATRIX_NOT_FOUND");
+  EXPECT_EQ(Run("list").out, "");
+}
+
+TEST_F(GemmctlTest, MultiplyByName) {
+  ASSERT_EQ(Run("put b.npy --name w").exit_code, 0);
+  ASSERT_EQ(Run("put c.npy").exit_code, 0);
+  EXPECT_EQ(Run("multiply a.npy @w -o d.npy").exit_code, 0);
+  EXPECT_THAT(Load("d.npy"), ElementsAre(4, 5, 10, 11));
+  EXPECT_EQ(server_.last_request().payloads_size(), 1);
+  EXPECT_EQ(Run("multiply a.npy @w --c @c --beta 1 -o d.npy").exit_code, 0);
+  EXPECT_THAT(Load("d.npy"), ElementsAre(14, 25, 40, 51));
+  EXPECT_EQ(Run("multiply @w @w --transpose-b -o d.npy").exit_code, 0);
+  EXPECT_THAT(Load("d.npy"), ElementsAre(1, 0, 1, 0, 1, 1, 1, 1, 2));
+
+  const Outcome kept = Run("multiply a.npy @w --result h --ttl 9s");
+  EXPECT_EQ(kept.exit_code, 0) << kept.err;
+  EXPECT_THAT(kept.out, StartsWith("@h: 2 x 2 f32\n"));
+  const nlohmann::json json =
+      nlohmann::json::parse(Run("multiply @h @h --result hh --ttl 9s --json").out);
+  EXPECT_EQ(json["output"], nullptr);
+  EXPECT_EQ(json["result"]["name"], "hh");
+  EXPECT_EQ(json["result"]["ttl_seconds"], 9);
+  EXPECT_EQ(Run("get hh -o hh.npy").exit_code, 0);
+  EXPECT_THAT(Load("hh.npy"), ElementsAre(66, 75, 150, 171));
+
+  const Outcome wrong = Run("multiply @w @w -o e.npy");
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("@w (3 x 2) has 2 columns, @w (3 x 2) has 3 rows"));
+  const Outcome lost = Run("multiply a.npy @gone -o e.npy");
+  EXPECT_EQ(lost.exit_code, 1);
+  EXPECT_THAT(lost.err, AllOf(HasSubstr("NOT_FOUND (MATRIX_NOT_FOUND)"), HasSubstr("gone"),
+                              HasSubstr("the server has restarted")));
+  EXPECT_FALSE(std::filesystem::exists(Path("e.npy")));
+}
+
+TEST_F(GemmctlTest, AFileWhoseNameBeginsWithAnAt) {
+  Save("@w", {3, 2}, {1, 0, 0, 1, 1, 1});
+  EXPECT_EQ(Run("multiply a.npy ./@w -o d.npy").exit_code, 0);
+  EXPECT_THAT(Load("d.npy"), ElementsAre(4, 5, 10, 11));
+}
+
+TEST_F(GemmctlTest, GetLeavesNoFileBehindWhenItFails) {
+  ASSERT_EQ(Run("put a.npy").exit_code, 0);
+  server_.OnCall("ReadRows", 1,
+                 [] { return grpc::Status(grpc::StatusCode::INTERNAL, "the device failed"); });
+  EXPECT_EQ(Run("get a -o d.npy").exit_code, 1);
+  for (const auto& entry : std::filesystem::directory_iterator(Path(""))) {
+    EXPECT_THAT(entry.path().string(), ::testing::Not(HasSubstr("d.npy")));
+  }
+}
+
+TEST_F(GemmctlTest, PerfWithBOnTheServer) {
+  const Outcome outcome =
+      Run("perf --shapes 4x4x4,3x5x7/f64/tb --resident b --batch 3 --duration 100ms --warmup 0s "
+          "--json");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const nlohmann::json report = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(report["link"]["road"], "resident b");
+  EXPECT_GT(report["points"][0]["calls"], 0);
+  EXPECT_EQ(report["points"][0]["errors"], nlohmann::json::object());
+  const v1::MultiplyBatchRequest request = server_.last_batch_request();
+  EXPECT_EQ(request.payloads_size(), 3);
+  for (const v1::Product& product : request.products()) EXPECT_TRUE(product.b().has_matrix());
+  EXPECT_EQ(Run("list").out, "");  // nothing is left behind
+}
+
+TEST_F(GemmctlTest, PerfUpload) {
+  const Outcome outcome = Run("perf --upload 20MiB --channels 2 --duration 100ms --json");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const nlohmann::json report = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(report["matrix"]["bytes"], 20 << 20);
+  EXPECT_EQ(report["link"]["channels"], 2);
+  for (const char* way : {"put", "get"}) {
+    EXPECT_GE(report[way]["transfers"], 1);
+    EXPECT_GT(report[way]["gigabytes_per_second"], 0);
+    EXPECT_GE(report[way]["best_gigabytes_per_second"], report[way]["gigabytes_per_second"]);
+  }
+  EXPECT_EQ(Run("list").out, "");
+  EXPECT_THAT(
+      Run("perf --upload 1MiB --duration 50ms").out,
+      AllOf(HasSubstr("64 x 4096 f32, 1.00 MiB"), HasSubstr("\n put "), HasSubstr("\n get ")));
+}
+
 TEST_F(GemmctlTest, Health) {
   EXPECT_EQ(Run("health").exit_code, 0);
   EXPECT_EQ(Run("health").out, "SERVING\n");
@@ -221,7 +383,8 @@ TEST_F(GemmctlTest, Health) {
 }
 
 TEST_F(GemmctlTest, InfoAndExplain) {
-  EXPECT_THAT(Run("info").out, HasSubstr("gemmd 1.2.3 (abc), up 1s"));
+  EXPECT_THAT(Run("info").out, AllOf(HasSubstr("gemmd 1.2.3 (abc), up 1s"),
+                                     HasSubstr("100 B of 1000 B, kept unused for up to 1h")));
   EXPECT_EQ(nlohmann::json::parse(Run("info --json").out)["devices"][0]["name"], "fake");
   EXPECT_THAT(Run("explain 2 3 5").out,
               AllOf(HasSubstr("first on 30 (measured)"), HasSubstr("cannot: k is odd")));
@@ -234,7 +397,7 @@ TEST_F(GemmctlTest, Help) {
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("Exit codes:"), HasSubstr("Examples:")));
   EXPECT_THAT(Run("multiply --help").out, HasSubstr("numpy.matmul"));
-  for (const char* command : {"multiply", "perf", "info", "health", "explain", "completion"}) {
+  for (const char* command : kCommands) {
     EXPECT_THAT(Run(std::string(command) + " --help").out, HasSubstr("Examples:\n  "));
   }
 }
@@ -256,13 +419,13 @@ class CompletionTest : public GemmctlTest {
 };
 
 TEST_F(CompletionTest, OffersWhatTheParserKnows) {
-  EXPECT_THAT(Complete("''"),
-              ElementsAre("multiply", "perf", "info", "health", "explain", "completion"));
+  EXPECT_THAT(Complete("''"), ::testing::ElementsAreArray(kCommands));
   EXPECT_THAT(Complete("--address gpu7 ex"), ElementsAre("explain"));
   EXPECT_THAT(Complete("multiply --tr"), ElementsAre("--transpose-a", "--transpose-b"));
   EXPECT_THAT(Complete("info --ad"), ElementsAre("--address"));
   EXPECT_THAT(Complete("explain --dtype ''"), ElementsAre("f32", "f64"));
   EXPECT_THAT(Complete("explain --dtype = f6"), ElementsAre("f64"));
+  EXPECT_THAT(Complete("perf --resident ''"), ElementsAre("b"));
   EXPECT_THAT(Complete("completion ''"), ElementsAre("bash"));
 }
 
@@ -273,7 +436,7 @@ TEST_F(CompletionTest, LeavesFilesToBash) {
 }
 
 TEST_F(CompletionTest, OffersEveryOptionOfTheHelp) {
-  for (const char* command : {"multiply", "perf", "info", "health", "explain", "completion"}) {
+  for (const char* command : kCommands) {
     const std::vector<std::string> offered = Complete(std::string(command) + " --");
     std::istringstream help(Run(std::string(command) + " --help").out);
     for (std::string line; std::getline(help, line);) {

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -110,6 +112,46 @@ TEST_F(LoadTest, ProductsOfABatchFailAlone) {
   EXPECT_THAT(tally.errors(), ElementsAre(Pair(absl::StatusCode::kResourceExhausted, tally.calls()),
                                           Pair(absl::StatusCode::kUnavailable, tally.calls())));
   EXPECT_NEAR(tally.mean_phase_seconds(5), 6e-9, 1e-12);
+}
+
+TEST_F(LoadTest, BatchesWithBOnTheServer) {
+  ShapeMix mix = Small();
+  mix.KeepBOnServer();
+  Workload workload(mix, /*copies=*/4, 1);
+  const absl::StatusOr<Client> client = Client::Connect({.address = server_.address()});
+  ASSERT_TRUE(client.ok());
+  ASSERT_TRUE(workload.PutMatrices(*client).ok());
+  EXPECT_EQ(client->ListMatrices()->size(), 2u);
+  LoadSettings settings{.client = {.address = server_.address()}, .batch = 4};
+  const auto load = Load::Create(settings, workload);
+  ASSERT_TRUE(load.ok());
+  const Tally tally = (*load)->Run({.callers = 2}, absl::Milliseconds(100), 1, GoOn);
+  EXPECT_GT(tally.products(), 0);
+  EXPECT_EQ(tally.failures(), 0);
+  EXPECT_TRUE((*load)->CheckResults().ok());
+  EXPECT_EQ(server_.last_batch_request().payloads_size(), 4);  // the As
+  // Only what travels counts.
+  const double bytes_a_product = tally.gigabytes_per_second() * 1e9 / tally.products_per_second();
+  EXPECT_LE(bytes_a_product, std::max(2 * 4 * 4 * 4, (3 * 7 + 3 * 5) * 8));
+  workload.DeleteMatrices(*client);
+  EXPECT_TRUE(client->ListMatrices()->empty());
+}
+
+TEST_F(LoadTest, CallersOfAClosedLoopCallAtOnce) {
+  constexpr int kCallers = 6;
+  std::atomic<int> under_way = 0;
+  std::atomic<int> most = 0;
+  for (int i = 1; i <= kCallers; ++i) {
+    server_.OnCall("Multiply", i, [&] {
+      most = std::max<int>(most, ++under_way);
+      const absl::Time give_up = absl::Now() + absl::Seconds(5);
+      while (most < kCallers && absl::Now() < give_up) absl::SleepFor(absl::Milliseconds(1));
+      return grpc::Status::OK;
+    });
+  }
+  const auto load = LoadOn(server_.address(), {.channels = 2});
+  load->Run({.callers = kCallers}, absl::Milliseconds(100), 1, GoOn);
+  EXPECT_EQ(most, kCallers);
 }
 
 // All that is due while the server does not answer is either late or unsent.

@@ -17,26 +17,29 @@ namespace {
 constexpr uint64_t kMiB = 1 << 20;
 
 TEST(TransferProgressTest, TellsTheLifeOfACall) {
-  TransferProgress progress(4 * kMiB, 2 * kMiB);
+  TransferProgress progress("multiplying", 4 * kMiB, 2 * kMiB);
   const auto at = [&](double seconds, uint64_t sent, uint64_t received) {
     return progress.Describe(absl::Seconds(seconds), TcpTraffic{sent, received});
   };
-  EXPECT_EQ(at(1, kMiB, 500), "sent 1.00 MiB of 4.00 MiB (25%), 1.00 MiB/s");
-  EXPECT_EQ(at(1.5, 2 * kMiB, 500), "sent 2.00 MiB of 4.00 MiB (50%), 2.00 MiB/s");
+  EXPECT_EQ(at(1, kMiB, 500), "[#####...............] sent 1.00 MiB of 4.00 MiB (25%), 1.00 MiB/s");
+  EXPECT_EQ(at(1.5, 2 * kMiB, 500),
+            "[##########..........] sent 2.00 MiB of 4.00 MiB (50%), 2.00 MiB/s");
   EXPECT_EQ(at(2, 4 * kMiB + 999, 500), "waiting for the server, 2s");
-  EXPECT_EQ(at(3, 4 * kMiB + 999, kMiB + 500), "received 1.00 MiB of 2.00 MiB (50%), 1.00 MiB/s");
-  EXPECT_EQ(at(4, 4 * kMiB + 999, 3 * kMiB), "received 2.00 MiB of 2.00 MiB (100%), 2.00 MiB/s");
+  EXPECT_EQ(at(3, 4 * kMiB + 999, kMiB + 500),
+            "[##########..........] received 1.00 MiB of 2.00 MiB (50%), 1.00 MiB/s");
+  EXPECT_EQ(at(4, 4 * kMiB + 999, 3 * kMiB),
+            "[####################] received 2.00 MiB of 2.00 MiB (100%), 2.00 MiB/s");
 }
 
 TEST(TransferProgressTest, ALostConnectionIsNoNegativeRate) {
-  TransferProgress progress(4 * kMiB, 2 * kMiB);
+  TransferProgress progress("multiplying", 4 * kMiB, 2 * kMiB);
   progress.Describe(absl::Seconds(1), TcpTraffic{3 * kMiB, 0});
   EXPECT_EQ(progress.Describe(absl::Seconds(2), TcpTraffic{kMiB, 0}),
-            "sent 1.00 MiB of 4.00 MiB (25%), 0 B/s");
+            "[#####...............] sent 1.00 MiB of 4.00 MiB (25%), 0 B/s");
 }
 
 TEST(TransferProgressTest, WithoutTcpThereIsTheTime) {
-  TransferProgress progress(4 * kMiB, 2 * kMiB);
+  TransferProgress progress("multiplying", 4 * kMiB, 2 * kMiB);
   EXPECT_EQ(progress.Describe(absl::Seconds(75), std::nullopt), "multiplying, 1m15s");
 }
 

@@ -216,7 +216,7 @@ def test_progress_on_a_terminal_alone(slow, large):
                 text += part
         os.close(near)
         assert done.returncode == 0, text
-        assert (b"\rsent " in text) == (not flags), text
+        assert (b".] sent " in text) == (not flags), text
         assert not text or text.endswith(b"\r\x1b[K"), text  # the line is gone in the end
 
 

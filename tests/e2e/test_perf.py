@@ -87,6 +87,60 @@ def test_open_loop_keeps_its_rate_and_its_seed(perf):
     assert points[0]["calls"] == points[1]["calls"]
 
 
+@pytest.mark.parametrize("batch", [(), ("--batch", "5")])
+def test_b_on_the_server(server, perf, batch):
+    flags = ("--shapes", "16x24x8,20x10x30/f64/tb", "--resident", "b", *batch)
+    report = perf(*flags, "--duration", "300ms", "--warmup", "100ms", "--concurrency", "3", "--json")
+    assert report["link"]["road"] == "resident b"
+    (point,) = report["points"]
+    assert point["calls"] > 0 and point["errors"] == {}, point
+    # Of the operands only A travels.
+    small, large = 4 * (16 * 8 + 16 * 24), 8 * (20 * 30 + 20 * 10)
+    payload = point["gigabytes_per_second"] * 1e9 / point["products_per_second"]
+    assert payload == pytest.approx((small + large) / 2, rel=0.25)
+    done = perf(*flags, "--duration", "100ms", "--rate", "100")
+    assert "A and results inline, B on the server" in done.stdout
+    assert server.metric("gemmd_matrices") == 0
+
+
+def test_upload(server, perf):
+    report = perf("--upload", "40MiB", "--channels", "3", "--duration", "300ms", "--json")
+    assert report["matrix"] == {"rows": 2560, "columns": 4096, "dtype": "f32", "bytes": 40 << 20}
+    assert report["link"] == {"kind": "loopback", "channels": 3, "road": "resident"}
+    for way in ("put", "get"):
+        figures = report[way]
+        assert figures["transfers"] >= 1
+        rate = figures["transfers"] * (40 << 20) / figures["seconds"] * 1e-9
+        assert figures["gigabytes_per_second"] == pytest.approx(rate)
+        assert figures["best_gigabytes_per_second"] >= rate * 0.999
+    table = perf("--upload", "1MiB", "--duration", "100ms").stdout
+    assert re.search(r"^ put +\d+ +\d+\.\d{3} +\d+\.\d{3}$", table, re.MULTILINE), table
+    assert server.metric("gemmd_matrices") == 0
+
+
+def test_upload_that_does_not_fit():
+    with harness.running_server("--matrix-memory=1MiB") as server:
+        done = harness.run(perf_command(server.address, "--upload", "2MiB"))
+        assert done.returncode == CALL_FAILED
+        assert "gemmctl: RESOURCE_EXHAUSTED (MEMORY_TOO_SMALL)" in done.stderr
+
+
+@pytest.mark.parametrize("flags", [("--upload", "16MiB"), ("--resident", "b", "--shapes", "64x64x64")])
+def test_interrupted_with_matrices_on_the_server(server, flags):
+    command = perf_command(server.address, *flags, "--duration", "1m", "--json")
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=harness.clean_environment()
+    ) as process:
+        harness.wait_until(lambda: server.metric("gemmd_matrices") > 0, "a matrix")
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=harness.PATIENCE)
+    assert process.returncode == -signal.SIGINT, errors
+    report = json.loads(output)
+    assert report["points"][0]["interrupted"] if "points" in report else report["interrupted"]
+    assert server.metric("gemmd_matrices") == 0
+
+
 def test_table(perf):
     done = perf(*QUICK, "--concurrency", "1,3")
     assert re.match(r"gemmd \S+ \(\S+\) at 127\.0\.0\.1:\d+\n", done.stdout), done.stdout

@@ -29,7 +29,8 @@ constexpr int kSlotsToCheck = 8;
 
 }  // namespace
 
-// One connection and those who call over it.
+// One connection and those who call over it. A caller of a closed loop is a thread that waits for
+// its call; those of an open one are slots for calls that end on the client's thread.
 class Load::Channel {
  public:
   // batch: as in LoadSettings.
@@ -56,11 +57,14 @@ class Load::Channel {
   absl::Status CheckResults(int slots) const;
 
  private:
+  // What a run has measured; a cache line of its own for each caller.
+  struct alignas(64) Record {
+    Tally tally;
+    Time last_end;
+  };
+
   // Room for one call.
   struct Slot {
-    explicit Slot(uint64_t seed) : random(seed, 0) {}
-
-    Random random;                   // of a closed loop's caller
     std::unique_ptr<std::byte[]> d;  // room for the largest one, once for each product
     std::vector<size_t> shapes;      // of each product
     std::vector<bool> right;         // whether its D is there
@@ -69,88 +73,101 @@ class Load::Channel {
 
     absl::Mutex mutex;
     uint64_t calls ABSL_GUARDED_BY(mutex) = 0;
-    PendingCall pending ABSL_GUARDED_BY(mutex);  // the last of them
+    PendingCall pending ABSL_GUARDED_BY(mutex);  // the last of them, in an open loop
   };
 
-  void Reset(int slots, bool closed, Time end, Random& seeds);
-  void CallAgain(Slot& slot);
+  void Reset(int slots, int busy, Time end);
+  void CallAgainAndAgain(Slot& slot, Random shapes, Record& record);
   void SendArrivals(double rate, Time start, Random seeds);
   Slot* TakeSlot();
-  void Send(Slot& slot, Random& shapes, Time due);
+  void Prepare(Slot& slot, Random& shapes, Time due);
+  void Send(Slot& slot);
   PendingCall BeginCall(Slot& slot);
+  AnyMultiplyArgs ArgsOf(const Slot& slot, int product) const {
+    return workload_.Args(slot.shapes[product], product, ResultOf(slot, product));
+  }
+  std::vector<AnyMultiplyArgs> ArgsOf(const Slot& slot) const;
   std::byte* ResultOf(const Slot& slot, int product) const {
     return slot.d.get() + product * workload_.largest_d_bytes();
   }
-  void OnAnswer(Slot& slot, const MultiplyReport& report);
-  void OnAnswer(Slot& slot, const MultiplyBatchReport& report);
+  void OnAnswer(Slot& slot, const MultiplyReport& report, Tally& tally);
+  void OnAnswer(Slot& slot, const MultiplyBatchReport& report, Tally& tally);
   template <typename Report>
-  void OnDone(Slot& slot, const absl::StatusOr<Report>& report);
+  void OnDone(Slot& slot, const absl::StatusOr<Report>& report, Record& record);
+  void FreeSlot(Slot& slot);
 
   const Workload& workload_;
   const int batch_;
   const int products_;  // of a call
 
   // Constant during a run.
-  bool closed_ = false;
   Time end_;
   std::vector<std::unique_ptr<Slot>> slots_;
-  std::thread sender_;  // of an open loop
+  std::vector<std::thread> threads_;  // a closed loop's callers, or an open one's sender
 
   std::atomic<bool> stopping_ = false;
   Time stopped_at_;  // written before stopping_
   std::atomic<int64_t> answered_ = 0;
   std::atomic<int64_t> failed_ = 0;
 
-  // Of the client's callbacks, which come one after another; once idle, of everybody.
-  Tally tally_;
+  // Of each caller; of an open loop one, which the client's callbacks write, one after another.
+  std::vector<Record> records_;
   Time last_end_;
 
   mutable absl::Mutex mutex_;
   absl::CondVar slot_freed_;
-  int busy_ ABSL_GUARDED_BY(mutex_) = 0;  // calls under way and, in an open loop, the sender
+  int busy_ ABSL_GUARDED_BY(mutex_) = 0;  // callers, or the sender and the calls under way
   int64_t unsent_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<Slot*> free_ ABSL_GUARDED_BY(mutex_);  // of an open loop
 
   std::unique_ptr<Client> client_;  // the last: its end waits for callbacks, which use the others
 };
 
-void Load::Channel::Reset(int slots, bool closed, Time end, Random& seeds) {
-  closed_ = closed;
+void Load::Channel::Reset(int slots, int busy, Time end) {
   end_ = end;
   stopping_ = false;
   answered_ = 0;
   failed_ = 0;
-  tally_ = Tally();
   last_end_ = Time();
   slots_.clear();
-  for (int i = 0; i < slots; ++i) {
-    slots_.push_back(std::make_unique<Slot>(static_cast<uint64_t>(seeds.Uniform() * 0x1p53)));
-  }
+  for (int i = 0; i < slots; ++i) slots_.push_back(std::make_unique<Slot>());
   absl::MutexLock lock(&mutex_);
   unsent_ = 0;
   free_.clear();
   for (const auto& slot : slots_) free_.push_back(slot.get());
-  busy_ = closed ? slots : 1;
+  busy_ = busy;
 }
 
 void Load::Channel::BeginClosed(int callers, Time end, Random seeds) {
-  Reset(callers, /*closed=*/true, end, seeds);
-  for (const auto& slot : slots_) CallAgain(*slot);
+  Reset(callers, callers, end);
+  records_.assign(callers, Record());
+  for (int i = 0; i < callers; ++i) {
+    const Random shapes(static_cast<uint64_t>(seeds.Uniform() * 0x1p53), 0);
+    threads_.emplace_back(
+        [this, i, shapes] { CallAgainAndAgain(*slots_[i], shapes, records_[i]); });
+  }
 }
 
-void Load::Channel::CallAgain(Slot& slot) {
-  const Time now = Clock::now();
-  if (now < end_ && !stopping_) {
-    Send(slot, slot.random, now);
-    return;
+void Load::Channel::CallAgainAndAgain(Slot& slot, Random shapes, Record& record) {
+  for (Time now = Clock::now(); now < end_ && !stopping_; now = Clock::now()) {
+    Prepare(slot, shapes, now);
+    if (batch_ == 0) {
+      OnDone(
+          slot,
+          std::visit([this](const auto& args) { return client_->Multiply(args); }, ArgsOf(slot, 0)),
+          record);
+    } else {
+      OnDone(slot, client_->MultiplyBatch(ArgsOf(slot)), record);
+    }
   }
   absl::MutexLock lock(&mutex_);
   --busy_;
 }
 
 void Load::Channel::BeginOpen(double rate, int outstanding, Time start, Time end, Random seeds) {
-  Reset(outstanding, /*closed=*/false, end, seeds);
-  sender_ = std::thread([this, rate, start, seeds] { SendArrivals(rate, start, seeds); });
+  Reset(outstanding, /*busy=*/1, end);
+  records_.assign(1, Record());
+  threads_.emplace_back([this, rate, start, seeds] { SendArrivals(rate, start, seeds); });
 }
 
 void Load::Channel::SendArrivals(double rate, Time start, Random seeds) {
@@ -166,7 +183,8 @@ void Load::Channel::SendArrivals(double rate, Time start, Random seeds) {
     if (stopping_) break;
     Slot* const slot = TakeSlot();
     if (slot == nullptr) break;
-    Send(*slot, shapes, due);
+    Prepare(*slot, shapes, due);
+    Send(*slot);
   }
   int64_t unsent = 0;
   const Time until = stopping_ ? std::min(end_, stopped_at_) : end_;
@@ -193,7 +211,7 @@ Load::Channel::Slot* Load::Channel::TakeSlot() {
   return slot;
 }
 
-void Load::Channel::Send(Slot& slot, Random& shapes, Time due) {
+void Load::Channel::Prepare(Slot& slot, Random& shapes, Time due) {
   if (slot.d == nullptr) {
     slot.d = std::make_unique_for_overwrite<std::byte[]>(products_ * workload_.largest_d_bytes());
     slot.shapes.resize(products_);
@@ -202,6 +220,9 @@ void Load::Channel::Send(Slot& slot, Random& shapes, Time due) {
   slot.right.assign(products_, false);
   slot.due = due;
   slot.sent = Clock::now();
+}
+
+void Load::Channel::Send(Slot& slot) {
   uint64_t call = 0;
   {
     absl::MutexLock lock(&slot.mutex);
@@ -213,56 +234,58 @@ void Load::Channel::Send(Slot& slot, Random& shapes, Time due) {
 }
 
 PendingCall Load::Channel::BeginCall(Slot& slot) {
-  const auto done = [this, &slot](const auto& report) { OnDone(slot, report); };
-  if (batch_ == 0) {
-    return std::visit([&](const auto& args) { return client_->MultiplyAsync(args, done); },
-                      workload_.Args(slot.shapes[0], /*copy=*/0, ResultOf(slot, 0)));
-  }
-  std::vector<AnyMultiplyArgs> args;
-  args.reserve(products_);
-  for (int i = 0; i < products_; ++i) {
-    args.push_back(workload_.Args(slot.shapes[i], i, ResultOf(slot, i)));
-  }
-  return client_->MultiplyBatchAsync(args, done);
+  const auto done = [this, &slot](const auto& report) {
+    OnDone(slot, report, records_[0]);
+    FreeSlot(slot);
+  };
+  if (batch_ > 0) return client_->MultiplyBatchAsync(ArgsOf(slot), done);
+  return std::visit([&](const auto& args) { return client_->MultiplyAsync(args, done); },
+                    ArgsOf(slot, 0));
 }
 
-void Load::Channel::OnAnswer(Slot& slot, const MultiplyReport& report) {
-  tally_.AddProduct(workload_.mix().shapes()[slot.shapes[0]], report, 1.0);
+std::vector<AnyMultiplyArgs> Load::Channel::ArgsOf(const Slot& slot) const {
+  std::vector<AnyMultiplyArgs> args;
+  args.reserve(products_);
+  for (int i = 0; i < products_; ++i) args.push_back(ArgsOf(slot, i));
+  return args;
+}
+
+void Load::Channel::OnAnswer(Slot& slot, const MultiplyReport& report, Tally& tally) {
+  tally.AddProduct(workload_.mix().shapes()[slot.shapes[0]], report, 1.0);
   slot.right[0] = true;
 }
 
-void Load::Channel::OnAnswer(Slot& slot, const MultiplyBatchReport& report) {
+void Load::Channel::OnAnswer(Slot& slot, const MultiplyBatchReport& report, Tally& tally) {
   const auto right = std::count_if(report.products.begin(), report.products.end(),
                                    [](const auto& product) { return product.ok(); });
   for (int i = 0; i < products_; ++i) {
     const absl::StatusOr<MultiplyReport>& product = report.products[i];
     if (!product.ok()) {
-      tally_.AddError(product.status().code());
+      tally.AddError(product.status().code());
       failed_.fetch_add(1, std::memory_order_relaxed);
       continue;
     }
-    tally_.AddProduct(workload_.mix().shapes()[slot.shapes[i]], *product,
-                      1.0 / static_cast<double>(right));
+    tally.AddProduct(workload_.mix().shapes()[slot.shapes[i]], *product,
+                     1.0 / static_cast<double>(right));
     slot.right[i] = true;
   }
 }
 
 template <typename Report>
-void Load::Channel::OnDone(Slot& slot, const absl::StatusOr<Report>& report) {
+void Load::Channel::OnDone(Slot& slot, const absl::StatusOr<Report>& report, Record& record) {
   const Time now = Clock::now();
-  last_end_ = now;
+  record.last_end = now;
   if (report.ok()) {
-    tally_.AddCall(now - slot.due, slot.sent - slot.due);
-    OnAnswer(slot, *report);
+    record.tally.AddCall(now - slot.due, slot.sent - slot.due);
+    OnAnswer(slot, *report, record.tally);
     answered_.fetch_add(1, std::memory_order_relaxed);
   } else if (!stopping_ || !absl::IsCancelled(report.status())) {
-    tally_.AddError(report.status().code());
+    record.tally.AddError(report.status().code());
     failed_.fetch_add(1, std::memory_order_relaxed);
   }
-  if (closed_) {
-    CallAgain(slot);
-    return;
-  }
+}
+
+void Load::Channel::FreeSlot(Slot& slot) {
   absl::MutexLock lock(&mutex_);
   --busy_;
   free_.push_back(&slot);
@@ -272,6 +295,7 @@ void Load::Channel::OnDone(Slot& slot, const absl::StatusOr<Report>& report) {
 void Load::Channel::Cancel() {
   if (!stopping_) stopped_at_ = Clock::now();
   stopping_ = true;
+  client_->CancelCalls();
   for (const auto& slot : slots_) {
     PendingCall pending;
     {
@@ -283,10 +307,16 @@ void Load::Channel::Cancel() {
 }
 
 Tally Load::Channel::Finish() {
-  if (sender_.joinable()) sender_.join();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+  Tally tally;
+  for (const Record& record : records_) {
+    tally.Merge(record.tally);
+    last_end_ = std::max(last_end_, record.last_end);
+  }
   absl::MutexLock lock(&mutex_);
-  tally_.AddUnsent(unsent_);
-  return tally_;
+  tally.AddUnsent(unsent_);
+  return tally;
 }
 
 absl::Status Load::Channel::CheckResults(int slots) const {

@@ -91,13 +91,18 @@ std::string LinkOf(const std::string& address) {
   return "network";
 }
 
+void PrintServer(const ServerInfo& server, const std::string& address) {
+  absl::PrintF("gemmd %s (%s) at %s\n", server.version, server.commit, address);
+  absl::PrintF("  device    %s\n", absl::StrJoin(NamesOf(server.devices), ", "));
+}
+
 void PrintHeader(const PerfSetting& setting) {
   const LoadSettings& load = setting.load;
-  absl::PrintF("gemmd %s (%s) at %s\n", setting.server.version, setting.server.commit,
-               load.client.address);
-  absl::PrintF("  device    %s\n", absl::StrJoin(NamesOf(setting.server.devices), ", "));
-  absl::PrintF("  link      %s, %d channel%s, operands and results inline\n",
-               LinkOf(load.client.address), load.channels, load.channels == 1 ? "" : "s");
+  PrintServer(setting.server, load.client.address);
+  absl::PrintF("  link      %s, %d channel%s, %s\n", LinkOf(load.client.address), load.channels,
+               load.channels == 1 ? "" : "s",
+               setting.shapes[0].resident_b ? "A and results inline, B on the server"
+                                            : "operands and results inline");
   absl::PrintF("  client    gemmctl %s, %d cores\n", GEMMD_VERSION,
                std::thread::hardware_concurrency());
   absl::PrintF("  load      %s a point after %s of warm-up, timeout %s, seed %d\n",
@@ -151,26 +156,34 @@ void PrintSplit(const std::vector<PerfPoint>& points) {
   }
 }
 
+nlohmann::json ServerJson(const ServerInfo& server, const std::string& address) {
+  return {{"version", server.version},
+          {"commit", server.commit},
+          {"address", address},
+          {"devices", NamesOf(server.devices)}};
+}
+
+nlohmann::json ClientJson() {
+  return {{"version", GEMMD_VERSION}, {"cores", std::thread::hardware_concurrency()}};
+}
+
 nlohmann::json PerfJson(const PerfSetting& setting, const std::vector<PerfPoint>& points) {
   const LoadSettings& load = setting.load;
-  nlohmann::json json = {
-      {"server",
-       {{"version", setting.server.version},
-        {"commit", setting.server.commit},
-        {"address", load.client.address},
-        {"devices", NamesOf(setting.server.devices)}}},
-      {"client", {{"version", GEMMD_VERSION}, {"cores", std::thread::hardware_concurrency()}}},
-      {"link",
-       {{"kind", LinkOf(load.client.address)}, {"channels", load.channels}, {"road", "inline"}}},
-      {"load",
-       {{"duration_seconds", absl::ToDoubleSeconds(setting.duration)},
-        {"warmup_seconds", absl::ToDoubleSeconds(setting.warmup)},
-        {"batch", load.batch},
-        {"outstanding", load.outstanding},
-        {"seed", load.seed}}},
-      {"check_calls", setting.check_calls},
-      {"shapes", nlohmann::json::array()},
-      {"points", nlohmann::json::array()}};
+  nlohmann::json json = {{"server", ServerJson(setting.server, load.client.address)},
+                         {"client", ClientJson()},
+                         {"link",
+                          {{"kind", LinkOf(load.client.address)},
+                           {"channels", load.channels},
+                           {"road", setting.shapes[0].resident_b ? "resident b" : "inline"}}},
+                         {"load",
+                          {{"duration_seconds", absl::ToDoubleSeconds(setting.duration)},
+                           {"warmup_seconds", absl::ToDoubleSeconds(setting.warmup)},
+                           {"batch", load.batch},
+                           {"outstanding", load.outstanding},
+                           {"seed", load.seed}}},
+                         {"check_calls", setting.check_calls},
+                         {"shapes", nlohmann::json::array()},
+                         {"points", nlohmann::json::array()}};
   if (load.client.timeout < absl::InfiniteDuration()) {  // which JSON cannot say
     json["load"]["timeout_seconds"] = absl::ToDoubleSeconds(load.client.timeout);
   }

@@ -39,11 +39,14 @@ struct PerfPoint {
 // "loopback", "unix socket" or "network".
 std::string LinkOf(const std::string& address);
 
+void PrintServer(const ServerInfo& server, const std::string& address);
 void PrintHeader(const PerfSetting& setting);
 void PrintRowTitles(const PerfSetting& setting, const LoadPoint& point);
 void PrintRow(const PerfSetting& setting, const PerfPoint& point);
 void PrintSplit(const std::vector<PerfPoint>& points);
 
+nlohmann::json ServerJson(const ServerInfo& server, const std::string& address);
+nlohmann::json ClientJson();
 nlohmann::json PerfJson(const PerfSetting& setting, const std::vector<PerfPoint>& points);
 
 }  // namespace gemm::cli

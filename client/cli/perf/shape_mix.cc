@@ -85,6 +85,10 @@ absl::StatusOr<ShapeMix> ShapeMix::Parse(const std::string& text) {
   return mix;
 }
 
+void ShapeMix::KeepBOnServer() {
+  for (MixShape& shape : shapes_) shape.resident_b = true;
+}
+
 size_t ShapeMix::Pick(Random& random) const {
   if (shapes_.size() == 1) return 0;
   const double at = random.Uniform() * total_weight();

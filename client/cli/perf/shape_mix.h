@@ -22,10 +22,13 @@ struct MixShape {
   bool transpose_a = false;  // A is stored transposed
   bool transpose_b = false;
   double weight = 1.0;
+  bool resident_b = false;  // B is on the server, one for all products of the shape
 
   int64_t element_bytes() const { return type == ElementType::kF32 ? 4 : 8; }
   int64_t d_bytes() const { return m * n * element_bytes(); }
-  int64_t payload_bytes() const { return (m * k + k * n + m * n) * element_bytes(); }
+  int64_t payload_bytes() const {  // that travel, both ways
+    return (m * k + (resident_b ? 0 : k * n) + m * n) * element_bytes();
+  }
   double flops() const {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   }
@@ -39,6 +42,8 @@ class ShapeMix {
   // "64x64x64:8,1000x1000x10/f64/ta/tb": M x N x K, then the type if it is not f32 and which
   // operands are stored transposed, then the weight if it is not 1. Every matrix fits a message.
   static absl::StatusOr<ShapeMix> Parse(const std::string& text);
+
+  void KeepBOnServer();  // of every shape
 
   const std::vector<MixShape>& shapes() const { return shapes_; }
   double total_weight() const { return cumulative_.back(); }

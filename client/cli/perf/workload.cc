@@ -30,26 +30,52 @@ Workload::Workload(ShapeMix mix, int copies, uint64_t seed) : mix_(std::move(mix
     const MixShape& shape = mix_.shapes()[i];
     largest_d_bytes_ = std::max(largest_d_bytes_, shape.d_bytes());
     Random random(seed, i);
-    std::vector<AnyOperands>& products = operands_.emplace_back();
-    for (int copy = 0; copy < copies; ++copy) {
-      if (shape.type == ElementType::kF32) {
-        products.emplace_back(Draw<float>(shape, random));
-      } else {
-        products.emplace_back(Draw<double>(shape, random));
-      }
+    if (shape.type == ElementType::kF32) {
+      operands_.emplace_back(Draw<float>(shape, copies, random));
+    } else {
+      operands_.emplace_back(Draw<double>(shape, copies, random));
     }
   }
 }
 
 template <typename T>
-Workload::Operands<T> Workload::Draw(const MixShape& shape, Random& random) {
+Workload::Operands<T> Workload::Draw(const MixShape& shape, int copies, Random& random) {
   const auto draw = [&random](int64_t elements) {
     std::vector<T> values(elements);
     for (T& value : values) value = static_cast<T>(2 * random.Uniform() - 1);
     return values;
   };
-  std::vector<T> a = draw(shape.m * shape.k);
-  return {std::move(a), draw(shape.k * shape.n)};
+  Operands<T> operands;
+  for (int copy = 0; copy < copies; ++copy) {
+    operands.a.push_back(draw(shape.m * shape.k));
+    if (copy == 0 || !shape.resident_b) operands.b.push_back(draw(shape.k * shape.n));
+  }
+  return operands;
+}
+
+absl::Status Workload::PutMatrices(const Client& client) {
+  for (size_t i = 0; i < operands_.size(); ++i) {
+    const MixShape& shape = mix_.shapes()[i];
+    if (!shape.resident_b) continue;
+    const absl::StatusOr<MatrixInfo> matrix = std::visit(
+        [&]<typename T>(const Operands<T>& operands) {
+          return client.Put<T>({.rows = shape.transpose_b ? shape.n : shape.k,
+                                .columns = shape.transpose_b ? shape.k : shape.n,
+                                .data = operands.b[0]});
+        },
+        operands_[i]);
+    if (!matrix.ok()) return matrix.status();
+    matrix_names_.resize(operands_.size());
+    matrix_names_[i] = matrix->name;
+  }
+  return absl::OkStatus();
+}
+
+void Workload::DeleteMatrices(const Client& client) {
+  for (const std::string& name : matrix_names_) {
+    if (!name.empty()) client.DeleteMatrix(name).IgnoreError();  // what is left expires
+  }
+  matrix_names_.clear();
 }
 
 AnyMultiplyArgs Workload::Args(size_t shape_index, int copy, std::byte* d) const {
@@ -60,30 +86,37 @@ AnyMultiplyArgs Workload::Args(size_t shape_index, int copy, std::byte* d) const
         args.m = shape.m;
         args.n = shape.n;
         args.k = shape.k;
-        args.a = {.data = operands.a, .transposed = shape.transpose_a};
-        args.b = {.data = operands.b, .transposed = shape.transpose_b};
+        args.a = {.data = operands.a[copy], .transposed = shape.transpose_a};
+        args.b.transposed = shape.transpose_b;
+        if (matrix_names_.empty()) {
+          args.b.data = operands.b_of(copy);
+        } else {
+          args.b.matrix.name = matrix_names_[shape_index];
+        }
         args.d.data = {reinterpret_cast<T*>(d), static_cast<size_t>(shape.m * shape.n)};
         return args;
       },
-      operands_[shape_index][copy]);
+      operands_[shape_index]);
 }
 
 absl::Status Workload::Check(size_t shape, int copy, const std::byte* d) const {
   return std::visit(
       [&]<typename T>(const Operands<T>& operands) {
-        return Check<T>(mix_.shapes()[shape], operands, reinterpret_cast<const T*>(d));
+        return Check<T>(mix_.shapes()[shape], operands.a[copy], operands.b_of(copy),
+                        reinterpret_cast<const T*>(d));
       },
-      operands_[shape][copy]);
+      operands_[shape]);
 }
 
 template <typename T>
-absl::Status Workload::Check(const MixShape& shape, const Operands<T>& operands, const T* d) {
+absl::Status Workload::Check(const MixShape& shape, const std::vector<T>& a_elements,
+                             const std::vector<T>& b_elements, const T* d) {
   const auto check = [&](int64_t i, int64_t j) {
     Wider<T> sum = 0;
     Wider<T> magnitude = 0;
     for (int64_t l = 0; l < shape.k; ++l) {
-      const Wider<T> a = operands.a[shape.transpose_a ? l * shape.m + i : i * shape.k + l];
-      const Wider<T> b = operands.b[shape.transpose_b ? j * shape.k + l : l * shape.n + j];
+      const Wider<T> a = a_elements[shape.transpose_a ? l * shape.m + i : i * shape.k + l];
+      const Wider<T> b = b_elements[shape.transpose_b ? j * shape.k + l : l * shape.n + j];
       sum += a * b;
       magnitude += std::abs(a * b);
     }

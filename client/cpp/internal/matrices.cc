@@ -29,8 +29,7 @@ std::string Method(const char* name) { return absl::StrCat("/gemm.v1.GemmService
 absl::Status Exists(const std::string& name) {
   return ErrorWithReason(
       absl::StatusCode::kAlreadyExists, "MATRIX_EXISTS",
-      absl::StrCat("name: the server has a matrix \"", name,
-                   "\" already: delete it first, choose another name, or allow it with exist_ok"));
+      absl::StrCat("name: there is a matrix '", name, "' on this server already"));
 }
 
 absl::Status Cancelled() { return absl::CancelledError("the caller cancelled the call"); }
