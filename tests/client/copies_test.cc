@@ -155,6 +155,22 @@ TEST_F(CopiesTest, OneOnTheServerAndOneInTheClient) {
   EXPECT_LT(copied_bytes, 2 * kBytes + kSmallChange);  // the reply leaves from such memory itself
 }
 
+TEST_F(CopiesTest, MatricesLeaveFromWhereTheyAreAndArriveWithOneCopy) {
+  const std::vector<float> a(kRows, 2);
+  std::vector<float> d(kRows);
+  CountCopies(a, d, [&] {
+    const auto put =
+        client_.Put<float>({.name = "a", .rows = kRows / 1024, .columns = 1024, .data = a});
+    ASSERT_TRUE(put.ok()) << put.status();
+    const auto got = client_.Get<float>({.name = "a"}, d);
+    ASSERT_TRUE(got.ok()) << got.status();
+    ASSERT_TRUE(client_.DeleteMatrix("a").ok());
+  });
+  EXPECT_EQ(d, a);
+  EXPECT_EQ(operands.bytes, 0u);    // sent from where they are
+  EXPECT_EQ(result.bytes, kBytes);  // from gRPC's slices into place
+}
+
 TEST_F(CopiesTest, PaddedRowsArePackedOnceAndPlacedOnce) {
   constexpr int64_t kStride = 3;  // sparse enough to be packed
   const std::vector<float> a(kRows * kStride, 2);
