@@ -1,4 +1,5 @@
-// multiply_example ADDRESS: two products on a gemmd server, one waited for and one called back.
+// multiply_example ADDRESS: products on a gemmd server, one waited for, one called back, and one
+// with a matrix that stays there.
 
 #include <cstdlib>
 #include <future>
@@ -50,5 +51,22 @@ int main(int argc, char** argv) {
                                });
   if (const absl::Status status = done.get_future().get(); !status.ok()) return Fail(status);
   std::cout << "gram[0] is " << gram[0] << "\n";
+
+  // b is sent once, and used by its name until it is deleted, or nobody has used it for long.
+  const absl::StatusOr<gemm::MatrixInfo> kept =
+      client->Put<float>({.rows = k, .columns = n, .data = b});
+  if (!kept.ok()) return Fail(kept.status());
+  const absl::StatusOr<gemm::MultiplyReport> by_name =
+      client->Multiply<float>({.m = m,
+                               .n = n,
+                               .k = k,
+                               .a = {.data = a},
+                               .b = {.matrix = {.name = kept->name}},
+                               .d = {.data = d}});
+  if (!by_name.ok()) return Fail(by_name.status());
+  std::cout << "d[0] is " << d[0] << ", of " << by_name->request_bytes << " bytes sent\n";
+  if (const absl::Status status = client->DeleteMatrix(kept->name); !status.ok()) {
+    return Fail(status);
+  }
   return d[0] == 800 && gram[0] == 800.0f * 800 * n ? EXIT_SUCCESS : EXIT_FAILURE;
 }
