@@ -1,7 +1,7 @@
 #include "client/cli/perf/upload.h"
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
 #include <span>
 
 #include "absl/strings/str_format.h"
@@ -59,7 +59,7 @@ absl::Status Upload::PutAndGet(const Client& client, UploadResult& result) {
       client.Put<float>({.rows = rows(), .columns = kColumns, .data = data_});
   if (!matrix.ok()) return matrix.status();
   const absl::Time there = absl::Now();
-  const absl::Status got = client.Get({.name = matrix->name}, std::span<float>(back_)).status();
+  absl::Status got = client.Get({.name = matrix->name}, std::span<float>(back_)).status();
   const absl::Time back = absl::Now();
   client.DeleteMatrix(matrix->name).IgnoreError();  // what is left expires
   if (!got.ok()) return got;
@@ -70,7 +70,7 @@ absl::Status Upload::PutAndGet(const Client& client, UploadResult& result) {
 
 absl::Status Upload::Check() const {
   for (size_t i = 0; i < data_.size(); ++i) {
-    if (std::memcmp(&data_[i], &back_[i], sizeof(float)) == 0) continue;
+    if (std::bit_cast<uint32_t>(data_[i]) == std::bit_cast<uint32_t>(back_[i])) continue;
     return absl::DataLossError(
         absl::StrFormat("the server's copy is wrong: element (%d, %d) is %g instead of %g",
                         i / kColumns, i % kColumns, back_[i], data_[i]));
