@@ -28,7 +28,6 @@ using testing::DetailedStatus;
 using ::testing::ElementsAre;
 using testing::FakeServer;
 using testing::FrozenProxy;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using testing::StallingServer;
@@ -226,7 +225,7 @@ TEST_F(MatrixTest, TheFirstFailureEndsAPut) {
                           : grpc::Status::OK;
     });
   }
-  const std::vector<float> values = Numbered<float>(40 * 3 * kColumns);
+  const std::vector<float> values = Numbered<float>(kColumns * 3 * 40);
   const absl::Status status = Put("w", values).status();
   EXPECT_TRUE(absl::IsInternal(status)) << status;
   EXPECT_LT(begun, 40);
@@ -338,7 +337,7 @@ TEST_F(MatrixTest, SizesThatDoNotMatchAreErrors) {
 TEST_F(MatrixTest, MistakesAreFoundWithoutACall) {
   const std::vector<float> values(6);
   std::vector<float> out(6);
-  const auto put = [&](PutArgs<float> args) { return FieldOf(client_.Put(args).status()); };
+  const auto put = [&](const PutArgs<float>& args) { return FieldOf(client_.Put(args).status()); };
   EXPECT_EQ(put({.name = "a b", .rows = 2, .columns = 3, .data = values}), "name");
   EXPECT_EQ(put({.name = std::string(129, 'x'), .rows = 2, .columns = 3, .data = values}), "name");
   EXPECT_EQ(put({.name = "w", .rows = -1, .columns = 3, .data = values}), "rows");
@@ -482,7 +481,8 @@ TEST_F(MatrixTest, BatchesByName) {
   const std::vector<float> a = {1, 1};
   std::vector<float> d(4);
   std::vector<AnyMultiplyArgs> products;
-  for (int i = 0; i < 2; ++i) {
+  products.reserve(2);
+  for (size_t i = 0; i < 2; ++i) {
     products.emplace_back(MultiplyArgs<float>{.m = 1,
                                               .n = 2,
                                               .k = 2,
