@@ -26,6 +26,7 @@ from grpc_tools import protoc
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("GEMMD_BIN", REPOSITORY / "build" / "dev" / "bin")).resolve()
 SANITIZED = bool(os.environ.get("GEMMD_SANITIZE"))
+DEVICE = os.environ.get("GEMMD_TEST_DEVICE", "cpu")
 PATIENCE = 60.0  # seconds that anything may take that should take far less; scaled for sanitizers
 if SANITIZED:
     PATIENCE *= 4
@@ -165,7 +166,7 @@ def gemmd_command(*flags):
     """gemmd on GEMMD_TEST_DEVICE, by default the CPU, and on ports of its own, except where `flags`
     say otherwise."""
     defaults = {
-        "--device": os.environ.get("GEMMD_TEST_DEVICE", "cpu"),
+        "--device": DEVICE,
         "--listen": "127.0.0.1:0",
         "--metrics-listen": "127.0.0.1:0",
         "--log-format": "json",
