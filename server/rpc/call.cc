@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/reason.h"
 #include "server/rpc/error_status.h"
+#include "server/telemetry/logging.h"
 
 namespace gemm {
 namespace {
@@ -88,15 +89,15 @@ std::string Call::traceparent() const {
 
 void Call::Open() {
   const absl::StatusOr<uint64_t> bytes = BytesToAdmit();
-  if (!bytes.ok()) return Fail(bytes.status());
+  if (!bytes.ok()) return FailEarly(bytes.status());
   switch (admission_.Request(*bytes, &ticket_, [this, bytes = *bytes] { StartReading(bytes); })) {
     case Admission::Verdict::kAdmitted:
       return StartReading(*bytes);
     case Admission::Verdict::kWaiting:
       return;
     case Admission::Verdict::kRefused:
-      return Fail(ErrorWithReason(Reason::kQueueFull,
-                                  "too many calls wait to send their message (--admission-line)"));
+      return FailEarly(ErrorWithReason(
+          Reason::kQueueFull, "too many calls wait to send their message (--admission-line)"));
   }
 }
 
@@ -107,7 +108,7 @@ void Call::StartReading(uint64_t charged_bytes) {
   // The call may be gone as soon as it reads.
   Receiving& receiving = context_.receiving;
   const Receiving::Ticket ticket =
-      receiving.Add(charged_bytes, [this](const absl::Status& status) { Fail(status); });
+      receiving.Add(charged_bytes, [this](const absl::Status& status) { FailEarly(status); });
   receiving_ = ticket;
   StartRead(&message_);
   receiving.Arm(ticket);
@@ -118,12 +119,13 @@ void Call::OnReadDone(bool ok) {
   if (!ok) {
     // Over gRPC's message limit (the caller gets gRPC's own error), cancelled, or half-closed
     // early.
-    return Fail(ErrorWithReason(Reason::kInvalidRequest, "the call carried no request message"));
+    return FailEarly(
+        ErrorWithReason(Reason::kInvalidRequest, "the call carried no request message"));
   }
   receive_ = absl::Now() - reading_since_;
   const uint64_t message_bytes = message_.Length();
   if (message_bytes > charged_bytes_) {
-    return Fail(
+    return FailEarly(
         ErrorWithReason(Reason::kInvalidRequest,
                         absl::StrCat("the request has ", message_bytes, " bytes, but announced ",
                                      charged_bytes_, " in metadata ", kRequestBytesKey),
@@ -136,7 +138,7 @@ void Call::OnReadDone(bool ok) {
 
 void Call::OnCancel() {
   if (ticket_ != 0 && admission_.Cancel(ticket_)) {
-    return Fail(ErrorWithReason(Reason::kCallerGone, "the caller has gone"));
+    return FailEarly(ErrorWithReason(Reason::kCallerGone, "the caller has gone"));
   }
   OnCallerGone();
 }
@@ -144,8 +146,8 @@ void Call::OnCancel() {
 bool Call::ParseMessage(google::protobuf::MessageLite& request) {
   grpc::ProtoBufferReader reader(&message_);
   if (request.ParseFromZeroCopyStream(&reader)) return true;
-  Fail(ErrorWithReason(Reason::kInvalidRequest,
-                       absl::StrCat("request: not a valid ", request.GetTypeName())));
+  FailEarly(ErrorWithReason(Reason::kInvalidRequest,
+                            absl::StrCat("request: not a valid ", request.GetTypeName())));
   return false;
 }
 
@@ -169,6 +171,25 @@ void Call::Reply(const google::protobuf::MessageLite& reply) {
 void Call::Fail(const absl::Status& status) {
   CountHandled(status);
   Finish(ToGrpcStatus(status));
+}
+
+void Call::FailEarly(const absl::Status& status) {
+  const absl::Duration total = absl::Now() - started_;
+  if (CallIsLogged(static_cast<int>(status.code()), total)) {
+    const std::string caller = peer();
+    const std::string trace = traceparent();
+    CallRecord record;
+    record.method = NameOf(method_);
+    record.peer = caller;
+    record.traceparent = trace;
+    record.phases[static_cast<int>(Phase::kAdmit)] = admit_;
+    record.phases[static_cast<int>(Phase::kReceive)] = receive_;
+    record.total = total;
+    record.grpc_code = static_cast<int>(status.code());
+    record.message = std::string_view(status.message().data(), status.message().size());
+    LogCall(record);
+  }
+  Fail(status);
 }
 
 void Call::CountHandled(const absl::Status& status) {

@@ -100,6 +100,8 @@ class Call : public grpc::ServerGenericBidiReactor {
   void Reply(grpc::ByteBuffer reply);
   void Reply(const google::protobuf::MessageLite& reply);
   void Fail(const absl::Status& status);
+  // For a call of which nothing is known yet but its headers: also writes its line in the log.
+  void FailEarly(const absl::Status& status);
 
   RpcContext& context() { return context_; }
   absl::Time deadline() const { return deadline_; }

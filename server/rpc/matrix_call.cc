@@ -66,7 +66,7 @@ MatrixCall::MatrixCall(RpcContext& context, grpc::GenericCallbackServerContext& 
       method_(method),
       place_(context.products_in_flight, context.refusing) {
   if (place_.refused()) {
-    Fail(ErrorWithReason(Reason::kDraining, "the server is shutting down"));
+    FailEarly(ErrorWithReason(Reason::kDraining, "the server is shutting down"));
   } else {
     Open();
   }

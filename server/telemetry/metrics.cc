@@ -124,6 +124,8 @@ class LiveGauges final : public prometheus::Collectable {
 
 }  // namespace
 
+std::string_view NameOf(RpcMethod method) { return kMethods[static_cast<size_t>(method)].method; }
+
 std::string_view NameOf(Phase phase) {
   constexpr std::array<std::string_view, kPhaseCount> kNames = {
       "admit", "receive", "decode", "queue", "copy_in", "compute", "copy_out", "send"};

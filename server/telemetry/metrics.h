@@ -39,6 +39,8 @@ enum class RpcMethod {
 };
 inline constexpr int kRpcMethodCount = 13;
 
+std::string_view NameOf(RpcMethod method);  // "Multiply"
+
 // The life of a Multiply, in order; names as in ExecutionReport of gemm.proto, then the reply.
 enum class Phase { kAdmit, kReceive, kDecode, kQueue, kCopyIn, kCompute, kCopyOut, kSend };
 inline constexpr int kPhaseCount = 8;

@@ -217,6 +217,29 @@ def test_log_is_json_and_names_what_failed(server):
     assert logged()[0]["traceparent"] == trace
 
 
+@pytest.mark.parametrize(
+    ("method", "metadata", "message", "said"),
+    [
+        ("Multiply", {"gemmd-request-bytes": str(1 << 40)}, b"", "over the limit"),
+        ("WriteRows", {"gemmd-request-bytes": "many"}, b"", "not a number"),
+        ("MultiplyBatch", {"gemmd-request-bytes": "1"}, b"\x0a\x00", "but announced 1"),
+        ("Explain", {}, b"\xff", "not a valid"),
+    ],
+)
+def test_log_names_what_failed_before_it_was_read(server, method, metadata, message, said):
+    trace = f"00-{len(method):032x}-b7ad6b7169203331-01"
+    call = server.channel.unary_unary(f"/gemm.v1.GemmService/{method}")
+    failure_of(lambda: call(message, metadata=[*metadata.items(), ("traceparent", trace)]))
+
+    def logged():
+        return [r for r in server.records() if r.get("traceparent") == trace]
+
+    wait_until(logged, "the failed call in the log")
+    (record,) = logged()
+    assert (record["method"], record["level"]) == (method, "warning")
+    assert said in record["error"]
+
+
 def test_libraries_write_no_lines_of_their_own(server):
     # protobuf complains of text that is not UTF-8 by itself.
     message = small_request().SerializeToString() + b"\x12\x02\xff\xfe"
