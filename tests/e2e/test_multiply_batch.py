@@ -408,10 +408,15 @@ def stalling_proxy(address, limit):
 
 def test_a_message_that_stops_half_way_is_given_up():
     with running_server("--receive-timeout=500ms") as server:
-        a, b = np.zeros((1000, 1000), np.float32), np.zeros((1000, 1000), np.float32)
-        with stalling_proxy(server.address, MIB) as address, harness.open_channel(address) as channel:
+        # So small that what the proxy leaves unread fits the sockets' buffers: a client whose write
+        # is stuck in its own socket is told nothing, not even that its deadline has passed.
+        a, b = np.zeros((112, 112), np.float32), np.zeros((112, 112), np.float32)
+        with (
+            stalling_proxy(server.address, 16 << 10) as address,
+            harness.open_channel(address) as channel,
+        ):
             stub = gemm_pb2_grpc.GemmServiceStub(channel)
-            metadata = (("gemmd-request-bytes", "9000000"),)
+            metadata = (("gemmd-request-bytes", "110000"),)
             failure = failure_of(
                 lambda: stub.Multiply(product_request(a, b), timeout=PATIENCE, metadata=metadata)
             )
