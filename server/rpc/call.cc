@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "server/reason.h"
 #include "server/rpc/error_status.h"
-#include "server/telemetry/logging.h"
 
 namespace gemm {
 namespace {
@@ -85,6 +84,11 @@ std::string Call::traceparent() const {
   if (entry == metadata.end()) return {};
   const std::string text(entry->second.data(), entry->second.size());
   return IsTraceparent(text) ? text : std::string();
+}
+
+void Call::Open(const InFlightPlace& place) {
+  if (!place.refused()) return Open();
+  FailEarly(ErrorWithReason(Reason::kDraining, "the server is shutting down"));
 }
 
 void Call::Open() {
@@ -174,22 +178,26 @@ void Call::Fail(const absl::Status& status) {
 }
 
 void Call::FailEarly(const absl::Status& status) {
-  const absl::Duration total = absl::Now() - started_;
-  if (CallIsLogged(static_cast<int>(status.code()), total)) {
-    const std::string caller = peer();
-    const std::string trace = traceparent();
-    CallRecord record;
-    record.method = NameOf(method_);
-    record.peer = caller;
-    record.traceparent = trace;
-    record.phases[static_cast<int>(Phase::kAdmit)] = admit_;
-    record.phases[static_cast<int>(Phase::kReceive)] = receive_;
-    record.total = total;
-    record.grpc_code = static_cast<int>(status.code());
-    record.message = std::string_view(status.message().data(), status.message().size());
-    LogCall(record);
-  }
+  Log(status, [](CallRecord&) {});
   Fail(status);
+}
+
+void Call::Log(const absl::Status& status, absl::FunctionRef<void(CallRecord&)> fill) const {
+  const absl::Duration total = absl::Now() - started_;
+  if (!CallIsLogged(static_cast<int>(status.code()), total)) return;
+  CallRecord record;
+  const std::string caller = peer();
+  const std::string trace = traceparent();
+  record.method = NameOf(method_);
+  record.peer = caller;
+  record.traceparent = trace;
+  record.phases[static_cast<int>(Phase::kAdmit)] = admit_;
+  record.phases[static_cast<int>(Phase::kReceive)] = receive_;
+  fill(record);
+  record.total = total;
+  record.grpc_code = static_cast<int>(status.code());
+  record.message = std::string_view(status.message().data(), status.message().size());
+  LogCall(record);
 }
 
 void Call::CountHandled(const absl::Status& status) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -21,6 +22,7 @@
 #include "server/rpc/in_flight.h"
 #include "server/rpc/receiving.h"
 #include "server/rpc/rpc_server.h"
+#include "server/telemetry/logging.h"
 #include "server/telemetry/metrics.h"
 
 namespace gemm {
@@ -82,6 +84,8 @@ class Call : public grpc::ServerGenericBidiReactor {
 
   // Passes the gate, then reads the message. Until then its bytes stay with the caller.
   void Open();
+  // As Open, unless a drain has refused the call its place.
+  void Open(const InFlightPlace& place);
 
   // The whole message is in memory, on a thread of gRPC: be quick or use the executor.
   virtual void OnMessage() = 0;
@@ -102,6 +106,9 @@ class Call : public grpc::ServerGenericBidiReactor {
   void Fail(const absl::Status& status);
   // For a call of which nothing is known yet but its headers: also writes its line in the log.
   void FailEarly(const absl::Status& status);
+  // Writes the call's line in the log if it is one that is written; `fill` adds what the method
+  // knows.
+  void Log(const absl::Status& status, absl::FunctionRef<void(CallRecord&)> fill) const;
 
   RpcContext& context() { return context_; }
   absl::Time deadline() const { return deadline_; }

@@ -65,11 +65,7 @@ MatrixCall::MatrixCall(RpcContext& context, grpc::GenericCallbackServerContext& 
            method.carries_rows ? context.options.message_limit_bytes : kControlMessageBytes),
       method_(method),
       place_(context.products_in_flight, context.refusing) {
-  if (place_.refused()) {
-    FailEarly(ErrorWithReason(Reason::kDraining, "the server is shutting down"));
-  } else {
-    Open();
-  }
+  Open(place_);
 }
 
 // On the executor: each may allocate, free or copy much.
@@ -256,23 +252,11 @@ absl::StatusOr<grpc::ByteBuffer> MatrixCall::Delete() {
 }
 
 void MatrixCall::Log(const absl::Status& status) const {
-  const absl::Duration total = absl::Now() - started();
-  if (!CallIsLogged(static_cast<int>(status.code()), total)) return;
-  CallRecord record;
-  const std::string caller = peer();
-  const std::string trace = traceparent();
-  record.method = method_.name;
-  record.peer = caller;
-  record.traceparent = trace;
-  record.matrix = matrix_;
-  record.phases[static_cast<int>(Phase::kAdmit)] = admit_duration();
-  record.phases[static_cast<int>(Phase::kReceive)] = receive_duration();
-  const Phase copy = method_.carries_rows ? Phase::kCopyIn : Phase::kCopyOut;
-  record.phases[static_cast<int>(copy)] = copy_;
-  record.total = total;
-  record.grpc_code = static_cast<int>(status.code());
-  record.message = std::string_view(status.message().data(), status.message().size());
-  LogCall(record);
+  Call::Log(status, [this](CallRecord& record) {
+    record.matrix = matrix_;
+    const Phase copy = method_.carries_rows ? Phase::kCopyIn : Phase::kCopyOut;
+    record.phases[static_cast<int>(copy)] = copy_;
+  });
 }
 
 }  // namespace gemm

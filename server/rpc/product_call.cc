@@ -69,11 +69,7 @@ ProductCall::ProductCall(RpcContext& context, grpc::GenericCallbackServerContext
            context.options.message_limit_bytes),
       method_(method),
       place_(context.products_in_flight, context.refusing) {
-  if (place_.refused()) {
-    FailEarly(ErrorWithReason(Reason::kDraining, "the server is shutting down"));
-  } else {
-    Open();
-  }
+  Open(place_);
 }
 
 void ProductCall::OnMessage() {
@@ -208,46 +204,35 @@ void ProductCall::CountBytes(const Job& job) {
 }
 
 void ProductCall::Log(const absl::Status& status, const Job* job) const {
-  const absl::Duration total = absl::Now() - started();
-  if (!CallIsLogged(static_cast<int>(status.code()), total)) return;
-  CallRecord record;
-  const std::string caller = peer();
-  const std::string trace = traceparent();
-  record.method = method_.name;
-  record.peer = caller;
+  Call::Log(status, [this, job](CallRecord& record) { Describe(job, record); });
+}
+
+void ProductCall::Describe(const Job* job, CallRecord& record) const {
   record.request_id = request_id_;
-  record.traceparent = trace;
-  record.phases[static_cast<int>(Phase::kAdmit)] = admit_duration();
-  record.phases[static_cast<int>(Phase::kReceive)] = receive_duration();
   record.phases[static_cast<int>(Phase::kDecode)] = decode_;
-  if (job != nullptr) {
-    record.phases[static_cast<int>(Phase::kQueue)] = job->queue;
-    const auto at_least = [&record](Phase phase, absl::Duration duration) {
-      absl::Duration& logged = record.phases[static_cast<int>(phase)];
-      logged = std::max(logged, duration);
-    };
-    for (const JobProduct& product : job->products) {
-      record.products_failed += !product.status.ok();
-      at_least(Phase::kCopyIn, product.report.copy_in);
-      at_least(Phase::kCompute, product.report.compute);
-      at_least(Phase::kCopyOut, product.report.copy_out);
-    }
-    if (method_.method == RpcMethod::kMultiplyBatch) {
-      record.products = static_cast<int64_t>(job->products.size());
-    } else {
-      const JobProduct& product = job->products.front();
-      record.m = product.problem.m;
-      record.n = product.problem.n;
-      record.k = product.problem.k;
-      record.batch_count = product.problem.batch_count;
-      record.dtype = NameOf(product.problem.dtype);
-      record.kernel = product.report.kernel;
-    }
+  if (job == nullptr) return;
+  record.phases[static_cast<int>(Phase::kQueue)] = job->queue;
+  const auto at_least = [&record](Phase phase, absl::Duration duration) {
+    absl::Duration& logged = record.phases[static_cast<int>(phase)];
+    logged = std::max(logged, duration);
+  };
+  for (const JobProduct& product : job->products) {
+    record.products_failed += !product.status.ok();
+    at_least(Phase::kCopyIn, product.report.copy_in);
+    at_least(Phase::kCompute, product.report.compute);
+    at_least(Phase::kCopyOut, product.report.copy_out);
   }
-  record.total = total;
-  record.grpc_code = static_cast<int>(status.code());
-  record.message = std::string_view(status.message().data(), status.message().size());
-  LogCall(record);
+  if (method_.method == RpcMethod::kMultiplyBatch) {
+    record.products = static_cast<int64_t>(job->products.size());
+  } else {
+    const JobProduct& product = job->products.front();
+    record.m = product.problem.m;
+    record.n = product.problem.n;
+    record.k = product.problem.k;
+    record.batch_count = product.problem.batch_count;
+    record.dtype = NameOf(product.problem.dtype);
+    record.kernel = product.report.kernel;
+  }
 }
 
 }  // namespace gemm

@@ -6,7 +6,6 @@
 
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,14 +20,13 @@ namespace gemm {
 // What is a method's own.
 struct ProductMethod {
   RpcMethod method;
-  std::string_view name;
   decltype(&DecodeMultiply) decode;
   decltype(&MakeMultiplyReply) make_reply;
 };
 
-inline constexpr ProductMethod kMultiplyMethod = {RpcMethod::kMultiply, "Multiply", DecodeMultiply,
+inline constexpr ProductMethod kMultiplyMethod = {RpcMethod::kMultiply, DecodeMultiply,
                                                   MakeMultiplyReply};
-inline constexpr ProductMethod kMultiplyBatchMethod = {RpcMethod::kMultiplyBatch, "MultiplyBatch",
+inline constexpr ProductMethod kMultiplyBatchMethod = {RpcMethod::kMultiplyBatch,
                                                        DecodeMultiplyBatch, MakeMultiplyBatchReply};
 
 class ProductCall final : public Call {
@@ -52,6 +50,7 @@ class ProductCall final : public Call {
   // With the job when it was submitted, without it when it was refused before.
   void OnJobDone(absl::Status status, std::unique_ptr<Job> job);
   void Log(const absl::Status& status, const Job* job) const;
+  void Describe(const Job* job, CallRecord& record) const;
 
   const ProductMethod& method_;
   const InFlightPlace place_;
