@@ -17,8 +17,6 @@ enum class FfmaFeed : uint8_t {
 };
 
 inline constexpr int kFfmaProducers = 128;
-inline constexpr int kFfmaRows = 8;  // results of a thread
-inline constexpr int kFfmaColumns = 16;
 inline constexpr int kFfmaUnroll = 8;  // k-steps of the loop's body
 
 // How the results are shared out; see ffma_multiply.cuh.
@@ -29,11 +27,13 @@ struct FfmaShape {
   int slices;  // 1 or 4
   int depth;   // k-steps a stage, over all slices
   int stages;
-  int blocks;  // a multiprocessor
+  int blocks;    // a multiprocessor
+  int rows = 8;  // results of a thread
+  int columns = 16;
 
   constexpr int lane_columns() const { return 32 / lane_rows; }
-  constexpr int tile_m() const { return kFfmaRows * lane_rows * warps_m; }
-  constexpr int tile_n() const { return kFfmaColumns * lane_columns() * warps_n; }
+  constexpr int tile_m() const { return rows * lane_rows * warps_m; }
+  constexpr int tile_n() const { return columns * lane_columns() * warps_n; }
   constexpr int consumer_warps() const { return warps_m * warps_n * slices; }
   constexpr int threads() const { return 32 * consumer_warps() + kFfmaProducers; }
   constexpr int slice_depth() const { return depth / slices; }

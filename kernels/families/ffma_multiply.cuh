@@ -133,22 +133,22 @@ __device__ __forceinline__ void FfmaProduce(const FfmaGemm& g, const CUtensorMap
 template <FfmaKernel kKernel, typename Pieces, typename Ring>
 __device__ __forceinline__ void FfmaSum(const FfmaGemm& g, int i, int slice, uint32_t offset_a,
                                         uint32_t offset_b, Ring* ring,
-                                        float (&sum)[kFfmaRows][kFfmaColumns]) {
+                                        float (&sum)[kKernel.shape.rows][kKernel.shape.columns]) {
   using Layout = FfmaLayout<kKernel>;
   constexpr int kSlices = kKernel.shape.slices;
   constexpr int kSteps = Layout::kSteps;
 #pragma unroll
-  for (int r = 0; r < kFfmaRows; ++r) {
+  for (int r = 0; r < Layout::kRows; ++r) {
 #pragma unroll
-    for (int j = 0; j < kFfmaColumns; ++j) sum[r][j] = 0;
+    for (int j = 0; j < Layout::kColumns; ++j) sum[r][j] = 0;
   }
   // Gives the stage to the producers, once the warp's loads from it have been issued.
   const auto hand_back = [&] {
     __syncwarp();
     if (ElectOne()) BarrierArrive(ring->Empty());
   };
-  float a[2][kFfmaRows];
-  float b[2][kFfmaColumns];
+  float a[2][Layout::kRows];
+  float b[2][Layout::kColumns];
   const FfmaDepth depth =
       FfmaDepth::Of<kSlices, Layout::kSliceDepth>(g, Pieces::At(g, i).length, slice);
   if (depth.stages > 0) {
@@ -209,11 +209,12 @@ __device__ __forceinline__ void FfmaSum(const FfmaGemm& g, int i, int slice, uin
 // Adds the quarters of a tile in the ring, which nothing writes any more: a block whose warps share
 // tiles has one piece of work. Each warp of a tile stores a part of it.
 template <FfmaKernel kKernel>
-__device__ __forceinline__ void FfmaMeet(const FfmaGemm& g, const FfmaPiece& piece, uint32_t ring,
-                                         const float (&sum)[kFfmaRows][kFfmaColumns]) {
+__device__ __forceinline__ void FfmaMeet(
+    const FfmaGemm& g, const FfmaPiece& piece, uint32_t ring,
+    const float (&sum)[kKernel.shape.rows][kKernel.shape.columns]) {
   using Layout = FfmaLayout<kKernel>;
   constexpr int kSlices = kKernel.shape.slices;
-  constexpr int kGroups = kFfmaRows * kFfmaColumns / 4;
+  constexpr int kGroups = Layout::kRows * Layout::kColumns / 4;
   static_assert(Layout::kStageBytes * kKernel.shape.stages >= Layout::kConsumers * kGroups * 512,
                 "the sums fit the ring");
   const FfmaPlace<kKernel> at(ThreadIndexAgain());
@@ -221,11 +222,11 @@ __device__ __forceinline__ void FfmaMeet(const FfmaGemm& g, const FfmaPiece& pie
       ring + (((at.slice * Layout::kTileWarps + at.tile_warp) * kGroups) * 32 + at.lane) * 16;
   NamedBarrier<1, 32 * Layout::kConsumers>();
 #pragma unroll
-  for (int i = 0; i < kFfmaRows; ++i) {
+  for (int i = 0; i < Layout::kRows; ++i) {
 #pragma unroll
-    for (int q = 0; q < kFfmaColumns / 4; ++q) {
+    for (int q = 0; q < Layout::kColumns / 4; ++q) {
       StoreShared4(
-          mine + (i * kFfmaColumns / 4 + q) * 512,
+          mine + (i * Layout::kColumns / 4 + q) * 512,
           make_float4(Multiply(g.one, sum[i][4 * q]), Multiply(g.one, sum[i][4 * q + 1]),
                       Multiply(g.one, sum[i][4 * q + 2]), Multiply(g.one, sum[i][4 * q + 3])));
     }
@@ -246,9 +247,9 @@ __device__ __forceinline__ void FfmaMeet(const FfmaGemm& g, const FfmaPiece& pie
       total.z = __fadd_rn(total.z, v.z);
       total.w = __fadd_rn(total.w, v.w);
     }
-    const int i = id / (kFfmaColumns / 4);
+    const int i = id / (Layout::kColumns / 4);
     const int64_t row = row0 + i / 4 * Layout::kRowGroup + i % 4;
-    const int64_t column = column0 + id % (kFfmaColumns / 4) * Layout::kColumnGroup;
+    const int64_t column = column0 + id % (Layout::kColumns / 4) * Layout::kColumnGroup;
     if (piece.part < 0) {
       FfmaStoreFour(g.p, g.store_16, piece.batch, row, column, total);
     } else if (row < g.p.m && column < g.p.n) {
@@ -261,7 +262,7 @@ __device__ __forceinline__ void FfmaMeet(const FfmaGemm& g, const FfmaPiece& pie
 // Stores a tile that one warp of each place has summed, or its part.
 template <FfmaKernel kKernel>
 __device__ __forceinline__ void FfmaStore(const FfmaGemm& g, const FfmaPiece& piece,
-                                          float (&sum)[kFfmaRows][kFfmaColumns]) {
+                                          float (&sum)[kKernel.shape.rows][kKernel.shape.columns]) {
   using Layout = FfmaLayout<kKernel>;
   const FfmaPlace<kKernel> at(ThreadIndexAgain());
   const int64_t row = int64_t{piece.tile_m} * Layout::kTileM + at.row;
@@ -314,7 +315,7 @@ __device__ __forceinline__ void FfmaMultiply(const FfmaGemm& g, const CUtensorMa
       Layout::kBytesA + place.slice * Layout::kSliceDepth * Layout::kPitchB + place.column * 4;
   const int pieces = Pieces::Count(g);
   for (int i = 0; i < pieces; ++i) {
-    float sum[kFfmaRows][kFfmaColumns];
+    float sum[Layout::kRows][Layout::kColumns];
     FfmaSum<kKernel, Pieces>(g, i, place.slice, offset_a, offset_b, &ring, sum);
     const FfmaPiece piece = Pieces::At(g, i);
     if constexpr (kKernel.shape.slices == 1) {

@@ -1,4 +1,4 @@
-// A consumer thread's 8 x 16 sums of a tile: loading operands, multiplying, storing.
+// A consumer thread's sums of a tile, kRows x kColumns: loading operands, multiplying, storing.
 
 #ifndef GEMMD_KERNELS_FAMILIES_FFMA_TILE_CUH_
 #define GEMMD_KERNELS_FAMILIES_FFMA_TILE_CUH_
@@ -17,6 +17,8 @@ struct FfmaLayout {
   static constexpr FfmaShape kShape = kKernel.shape;
   static constexpr int kTileM = kShape.tile_m();
   static constexpr int kTileN = kShape.tile_n();
+  static constexpr int kRows = kShape.rows;
+  static constexpr int kColumns = kShape.columns;
   static constexpr int kLaneColumns = kShape.lane_columns();
   static constexpr int kTileWarps = kShape.warps_m * kShape.warps_n;
   static constexpr int kConsumers = kShape.consumer_warps();
@@ -63,20 +65,21 @@ struct FfmaPlace {
     lane = thread % 32;
     slice = thread / 32 / Layout::kTileWarps;
     tile_warp = thread / 32 % Layout::kTileWarps;
-    row =
-        tile_warp % kShape.warps_m * kFfmaRows * kShape.lane_rows + lane / Layout::kLaneColumns * 4;
-    column = tile_warp / kShape.warps_m * kFfmaColumns * Layout::kLaneColumns +
+    row = tile_warp % kShape.warps_m * kShape.rows * kShape.lane_rows +
+          lane / Layout::kLaneColumns * 4;
+    column = tile_warp / kShape.warps_m * kShape.columns * Layout::kLaneColumns +
              lane % Layout::kLaneColumns * 4;
   }
 };
 
 // One k-step's operands of a thread.
 template <FfmaKernel kKernel>
-__device__ __forceinline__ void FfmaLoad(float (&a)[kFfmaRows], float (&b)[kFfmaColumns],
-                                         uint32_t from_a, uint32_t from_b) {
+__device__ __forceinline__ void FfmaLoad(float (&a)[kKernel.shape.rows],
+                                         float (&b)[kKernel.shape.columns], uint32_t from_a,
+                                         uint32_t from_b) {
   using Layout = FfmaLayout<kKernel>;
 #pragma unroll
-  for (int q = 0; q < kFfmaRows / 4; ++q) {
+  for (int q = 0; q < Layout::kRows / 4; ++q) {
     const float4 v = LoadShared4(from_a + q * Layout::kRowGroup * 4);
     a[4 * q] = v.x;
     a[4 * q + 1] = v.y;
@@ -84,7 +87,7 @@ __device__ __forceinline__ void FfmaLoad(float (&a)[kFfmaRows], float (&b)[kFfma
     a[4 * q + 3] = v.w;
   }
 #pragma unroll
-  for (int q = 0; q < kFfmaColumns / 4; ++q) {
+  for (int q = 0; q < Layout::kColumns / 4; ++q) {
     const float4 v = LoadShared4(from_b + q * Layout::kColumnGroup * 4);
     b[4 * q] = v.x;
     b[4 * q + 1] = v.y;
@@ -97,15 +100,15 @@ __device__ __forceinline__ void FfmaLoad(float (&a)[kFfmaRows], float (&b)[kFfma
 // operand with the one before, which the register file's reuse cache holds. From the last column
 // to the first: the other way round ptxas puts the loads of a k-step together, for 2 % (H200,
 // 2026-11-30, 4096 cubed).
-__device__ __forceinline__ void FfmaStep(float (&sum)[kFfmaRows][kFfmaColumns],
-                                         const float (&a)[kFfmaRows],
-                                         const float (&b)[kFfmaColumns]) {
+template <int kRows, int kColumns>
+__device__ __forceinline__ void FfmaStep(float (&sum)[kRows][kColumns], const float (&a)[kRows],
+                                         const float (&b)[kColumns]) {
 #pragma unroll
-  for (int c = 0; c < kFfmaColumns; ++c) {
+  for (int c = 0; c < kColumns; ++c) {
 #pragma unroll
-    for (int r = 0; r < kFfmaRows; ++r) {
-      const int j = kFfmaColumns - 1 - c;
-      const int i = (c & 1) != 0 ? kFfmaRows - 1 - r : r;
+    for (int r = 0; r < kRows; ++r) {
+      const int j = kColumns - 1 - c;
+      const int i = (c & 1) != 0 ? kRows - 1 - r : r;
       sum[i][j] = MultiplyAdd(a[i], b[j], sum[i][j]);
     }
   }
@@ -140,13 +143,14 @@ __device__ __forceinline__ void FfmaStoreFour(const StridedGemm<float>& p, bool 
 
 // All sums of a thread times `factor` to 16-byte aligned rows.
 template <FfmaKernel kKernel>
-__device__ __forceinline__ void FfmaStoreWhole(const float (&sum)[kFfmaRows][kFfmaColumns],
-                                               float factor, float* to, int64_t pitch) {
+__device__ __forceinline__ void FfmaStoreWhole(
+    const float (&sum)[kKernel.shape.rows][kKernel.shape.columns], float factor, float* to,
+    int64_t pitch) {
   using Layout = FfmaLayout<kKernel>;
 #pragma unroll
-  for (int i = 0; i < kFfmaRows; ++i) {
+  for (int i = 0; i < Layout::kRows; ++i) {
 #pragma unroll
-    for (int q = 0; q < kFfmaColumns / 4; ++q) {
+    for (int q = 0; q < Layout::kColumns / 4; ++q) {
       *reinterpret_cast<float4*>(to + q * Layout::kColumnGroup) =
           make_float4(Multiply(factor, sum[i][4 * q]), Multiply(factor, sum[i][4 * q + 1]),
                       Multiply(factor, sum[i][4 * q + 2]), Multiply(factor, sum[i][4 * q + 3]));
@@ -158,23 +162,23 @@ __device__ __forceinline__ void FfmaStoreWhole(const float (&sum)[kFfmaRows][kFf
 // The results of a thread whose first is (row, column), in any case. Rows take turns in the place
 // of the first: unrolled, this would be 90 KB of code that every tile fetches anew.
 template <FfmaKernel kKernel>
-__device__ __forceinline__ void FfmaStoreInside(const FfmaGemm& g, int64_t batch, int64_t row,
-                                                int64_t column,
-                                                float (&sum)[kFfmaRows][kFfmaColumns]) {
+__device__ __forceinline__ void FfmaStoreInside(
+    const FfmaGemm& g, int64_t batch, int64_t row, int64_t column,
+    float (&sum)[kKernel.shape.rows][kKernel.shape.columns]) {
   using Layout = FfmaLayout<kKernel>;
 #pragma unroll 1
-  for (int i = 0; i < kFfmaRows; ++i) {
+  for (int i = 0; i < Layout::kRows; ++i) {
 #pragma unroll
-    for (int q = 0; q < kFfmaColumns / 4; ++q) {
+    for (int q = 0; q < Layout::kColumns / 4; ++q) {
       FfmaStoreFour(
           g.p, g.store_16, batch, row, column + q * Layout::kColumnGroup,
           make_float4(sum[0][4 * q], sum[0][4 * q + 1], sum[0][4 * q + 2], sum[0][4 * q + 3]));
     }
     row += i % 4 != 3 ? 1 : Layout::kRowGroup - 3;
 #pragma unroll
-    for (int r = 0; r + 1 < kFfmaRows; ++r) {
+    for (int r = 0; r + 1 < Layout::kRows; ++r) {
 #pragma unroll
-      for (int j = 0; j < kFfmaColumns; ++j) sum[r][j] = sum[r + 1][j];
+      for (int j = 0; j < Layout::kColumns; ++j) sum[r][j] = sum[r + 1][j];
     }
   }
 }
