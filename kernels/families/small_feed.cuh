@@ -8,6 +8,7 @@
 
 #include "kernels/families/small_gemm.h"
 #include "kernels/ptx/cp_async.cuh"
+#include "kernels/ptx/shared_memory.cuh"
 
 namespace gemm {
 
@@ -45,14 +46,10 @@ class SmallFeed {
   __device__ __forceinline__ void Copy(uint32_t to, int first) const {
     const bool whole = first + kSliceDepth <= slice_length_ &&
                        first + kSliceDepth + (kSlices - 1) * slice_length_ <= k_;
-    if (!whole) {
-      CopyLast(to, first);
-    } else if (load_ == SmallLoad::kOuter16) {
-      CopyRows<4>(to, first);
-    } else if (load_ == SmallLoad::kOuter4) {
-      CopyRows<1>(to, first);
+    if (whole) {
+      CopyStage<true>(to, first);
     } else {
-      CopyColumns(to, first);
+      CopyStage<false>(to, first);
     }
   }
 
@@ -60,13 +57,29 @@ class SmallFeed {
   static constexpr int kSliceDepth = kDepth / kSlices;
   static constexpr int kPitchBytes = (kOuter + kSmallPadding) * 4;
 
+  // kWhole: every product exists.
+  template <bool kWhole>
+  __device__ __forceinline__ void CopyStage(uint32_t to, int first) const {
+    if (load_ == SmallLoad::kOuter16) {
+      CopyRows<4, kWhole>(to, first);
+    } else if (load_ == SmallLoad::kOuter4) {
+      CopyRows<1, kWhole>(to, first);
+    } else {
+      CopyColumns<kWhole>(to, first);
+    }
+  }
+
   // The product that a row of the stage holds.
   __device__ __forceinline__ int Product(int row, int first) const {
     return first + row % kSliceDepth + row / kSliceDepth * slice_length_;
   }
+  __device__ __forceinline__ bool Exists(int row, int first) const {
+    if constexpr (kSlices == 1) return row < k_ - first;
+    return first + row % kSliceDepth < slice_length_ && Product(row, first) < k_;
+  }
 
   // Outer index contiguous: threads along it, then along the rows, kRows of them a pass.
-  template <int kWidth>
+  template <int kWidth, bool kWhole>
   __device__ __forceinline__ void CopyRows(uint32_t to, int first) const {
     constexpr int kPieces = kOuter / kWidth;
     constexpr int kRows = kThreads / kPieces;
@@ -82,9 +95,11 @@ class SmallFeed {
         (kSlicesAPass * slice_length_ - (kPassesASlice - 1) * kRows) * x_.depth_stride;
     const float* from = x_.from + Product(row0, first) * x_.depth_stride + column;
     to += row0 * kPitchBytes + column * 4;
-#pragma unroll
+#pragma unroll(kWhole ? kDepth / kRows : 2)
     for (int row = 0; row < kDepth; row += kRows) {
-      if constexpr (kWidth == 4) {
+      if (!kWhole && !Exists(row0 + row, first)) {
+        Fill<kWidth>(to + row * kPitchBytes);
+      } else if constexpr (kWidth == 4) {
         CopyAsync16(to + row * kPitchBytes, from, static_cast<uint32_t>(4 * inside));
       } else {
         CopyAsync4(to + row * kPitchBytes, from, 4);
@@ -95,6 +110,7 @@ class SmallFeed {
 
   // k contiguous: a warp takes 8 rows of the stage, which are consecutive in memory, of 4 outer at
   // a time: the padding puts these 32 floats into different banks.
+  template <bool kWhole>
   __device__ __forceinline__ void CopyColumns(uint32_t to, int first) const {
     static_assert(kSliceDepth % 8 == 0 && kOuter % 4 == 0, "8 rows a warp, in one slice");
     constexpr int kWarps = kThreads / 32;
@@ -107,6 +123,13 @@ class SmallFeed {
     const int64_t step = kOuterStep * x_.outer_stride;
 #pragma unroll
     for (int rows = 0; rows < kDepth; rows += kWarpsAlongDepth * 8) {
+      if (!kWhole && !Exists(row0 + rows, first)) {
+#pragma unroll
+        for (int outer = 0; outer < kOuter; outer += kOuterStep) {
+          Fill<1>(to + rows * kPitchBytes + outer * 4);
+        }
+        continue;
+      }
       const float* from = x_.from + Product(row0 + rows, first) + outer0 * x_.outer_stride;
 #pragma unroll
       for (int outer = 0; outer < kOuter; outer += kOuterStep) {
@@ -116,22 +139,12 @@ class SmallFeed {
     }
   }
 
-  // The last stage of a slice, in any layout.
-  __device__ __forceinline__ void CopyLast(uint32_t to, int first) const {
-    constexpr int kElements = kDepth * kOuter;
-    // Neighbours in memory for neighbouring threads.
-    const bool along_depth = load_ == SmallLoad::kDepth4;
-#pragma unroll 4
-    for (int e = thread_; e < kElements; e += kThreads) {
-      const int row = along_depth ? e % 8 + e / (8 * kOuter) * 8 : e / kOuter;
-      const int outer = along_depth ? e / 8 % kOuter : e % kOuter;
-      const int l = Product(row, first);
-      const uint32_t at = to + row * kPitchBytes + outer * 4;
-      if (first + row % kSliceDepth >= slice_length_ || l >= k_) {
-        StoreShared(at, fill_);
-      } else if (outer < x_.outer) {
-        CopyAsync4(at, x_.from + l * x_.depth_stride + outer * x_.outer_stride, 4);
-      }
+  template <int kWidth>
+  __device__ __forceinline__ void Fill(uint32_t at) const {
+    if constexpr (kWidth == 4) {
+      StoreShared4(at, make_float4(fill_, fill_, fill_, fill_));
+    } else {
+      StoreShared(at, fill_);
     }
   }
 
