@@ -8,6 +8,7 @@
 namespace gemm {
 
 const KernelFamily& PipelinedFamily();
+const KernelFamily& UnpackedFamily();
 const KernelFamily& SlicedFamily();
 const KernelFamily& StreamKFamily();
 const KernelFamily& SkinnyFamily();

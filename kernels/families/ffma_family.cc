@@ -28,8 +28,9 @@ constexpr double kAddPartsSeconds = 7.4e-6;
 constexpr double kPackFraction = 0.76;
 constexpr double kChunksFraction = 0.85;
 constexpr double kPartsFraction = 2.6;
-// What transposing one operand on its way adds to a tile's time.
-constexpr double kTransposing = 0.15;
+// What copying one operand on its way, 4 bytes at a time, adds to the time of a tile of 64 results
+// in the other direction.
+constexpr double kCopying = 0.15;
 
 // Multiply-adds of a multiprocessor in about a millisecond. A block works no longer, where its
 // tiles allow it: small products on a stream of higher priority wait for blocks to end.
@@ -85,7 +86,7 @@ double FfmaFamily::ModelSeconds(const Problem& problem, const DeviceInfo& device
                                 int config) const {
   const FfmaConfig& ffma = ffma_configs_[config];
   const bool stream_k = ffma.numerics == NumericsClass::kStreamK;
-  const FfmaRounds rounds(problem, ffma, functions_[config].transposes());
+  const FfmaRounds rounds(problem, ffma, functions_[config].packing());
   const double bandwidth = std::max(1.0, device.memory_bytes_per_second);
   const auto count = static_cast<double>(rounds.count());
   const auto there_and_back = [bandwidth](double elements, double fraction) {
@@ -100,7 +101,9 @@ double FfmaFamily::ModelSeconds(const Problem& problem, const DeviceInfo& device
         count * (stream_k ? kAddPartsSeconds : kAddChunksSeconds) +
         there_and_back(rounds.partial_elements(), stream_k ? kPartsFraction : kChunksFraction);
   }
-  const double slower = 1 + kTransposing * rounds.transposing();
+  const double slower =
+      1 + kCopying * ((rounds.feed_a() != FfmaFeed::kBoxes ? 64.0 : 0) / ffma.shape.tile_n() +
+                      (rounds.feed_b() != FfmaFeed::kBoxes ? 64.0 : 0) / ffma.shape.tile_m());
   const TileCost cost{.tile_m = ffma.shape.tile_m(),
                       .tile_n = ffma.shape.tile_n(),
                       .math_fraction = ffma.math_fraction / slower,
@@ -130,11 +133,13 @@ double FfmaFamily::ModelSeconds(const Problem& problem, const DeviceInfo& device
 cudaError_t FfmaFamily::Prepare(const DeviceInfo& device) const {
   if (device.compute_capability != 90) return cudaSuccess;  // WhyNot refuses everything
   for (size_t i = 0; i < functions_.size(); ++i) {
-    for (int feed = 0; feed < 4; ++feed) {
-      const FfmaFunction function = functions_[i].by_feed[feed / 2][feed % 2];
+    for (int feeds = 0; feeds < kFfmaFeeds * kFfmaFeeds; ++feeds) {
+      const int a = feeds / kFfmaFeeds;
+      const int b = feeds % kFfmaFeeds;
+      const FfmaFunction function = functions_[i].by_feed[a][b];
       if (function == nullptr) continue;
-      const FfmaKernel kernel{ffma_configs_[i].shape, static_cast<FfmaFeed>(feed / 2),
-                              static_cast<FfmaFeed>(feed % 2)};
+      const FfmaKernel kernel{ffma_configs_[i].shape, static_cast<FfmaFeed>(a),
+                              static_cast<FfmaFeed>(b)};
       const auto* address = reinterpret_cast<const void*>(function);
       cudaFuncAttributes attributes;
       GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, address));
@@ -155,7 +160,7 @@ Plan FfmaFamily::MakePlan(std::span<const Problem> problems, const DeviceInfo& /
   int64_t count = 0;
   for (const Problem& problem : problems) {
     if (IsEmpty(problem)) continue;
-    const FfmaRounds rounds(problem, ffma_configs_[config], functions_[config].transposes());
+    const FfmaRounds rounds(problem, ffma_configs_[config], functions_[config].packing());
     count += rounds.count();
     plan.launches += static_cast<int>(rounds.launches());
     plan.workspace_bytes = std::max(plan.workspace_bytes, rounds.workspace_bytes());
@@ -170,7 +175,7 @@ void FfmaFamily::Encode(const Plan& plan, std::span<const Problem> problems,
   for (size_t i = 0; i < problems.size(); ++i) {
     if (IsEmpty(problems[i])) continue;
     const FfmaRounds rounds(problems[i], ffma_configs_[plan.config],
-                            functions_[plan.config].transposes());
+                            functions_[plan.config].packing());
     for (int64_t index = 0; index < rounds.count(); ++index) {
       const FfmaRound round = rounds.Round(index, operands[i]);
       std::memcpy(out, &round, sizeof(round));

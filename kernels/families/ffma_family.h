@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,12 +35,23 @@ struct FfmaConfig {
 // A kernel: the operands' tensor maps, each read only if it is fed by boxes, and the rest.
 using FfmaFunction = void (*)(CUtensorMap map_a, CUtensorMap map_b, FfmaGemm gemm);
 
+// Which operands are packed of those that the copy engine cannot fetch.
+enum class FfmaPacking : uint8_t {
+  kAll,
+  kWherePays,  // those that are not aligned, and of the others those for which it pays
+  kNone,
+};
+
 // A configuration's kernels by the feeds of A and B; null where there is none.
 struct FfmaFunctions {
-  FfmaFunction by_feed[2][2] = {};
+  FfmaFunction by_feed[kFfmaFeeds][kFfmaFeeds] = {};
 
-  // Whether an operand with k contiguous may stay as it is. A family has all feeds or boxes alone.
-  constexpr bool transposes() const { return by_feed[1][1] != nullptr; }
+  // A configuration has boxes alone, or those and transposing, or all feeds.
+  constexpr FfmaPacking packing() const {
+    return by_feed[2][2] != nullptr   ? FfmaPacking::kNone
+           : by_feed[1][1] != nullptr ? FfmaPacking::kWherePays
+                                      : FfmaPacking::kAll;
+  }
 };
 
 constexpr FfmaFunctions FfmaBoxes(FfmaFunction function) {

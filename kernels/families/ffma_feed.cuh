@@ -5,11 +5,19 @@
 
 #include <cuda_runtime.h>
 
+#include <type_traits>
+
 #include "kernels/families/ffma_gemm.h"
 #include "kernels/ptx/bulk_copy.cuh"
 #include "kernels/ptx/cp_async.cuh"
 
 namespace gemm {
+
+// Two additions. Left to itself the compiler multiplies for every copy, in the unit that the
+// consumers' multiply-adds need.
+__device__ __forceinline__ void FfmaAdvance(const float** from, int64_t bytes) {
+  asm volatile("add.s64 %0, %0, %1;" : "+l"(*from) : "l"(bytes));
+}
 
 // Transposes tiles of an operand with k contiguous on their way to [depth][kOuter + 4]. A warp
 // copies 8 rows of a stage, which are consecutive in memory, of 4 outer indices at a time.
@@ -48,13 +56,13 @@ class FfmaTransposer {
 #pragma unroll
         for (int g = 0; g < kOuter / 4; ++g) {
           CopyAsync4(to + g * 16, from, bytes);
-          Advance(&from);
+          FfmaAdvance(&from, step_bytes_);
         }
       } else {
 #pragma unroll
         for (int g = 0; g < kOuter / 4; ++g) {
           CopyAsync4(to + g * 16, from, bytes);
-          if (4 * (g + 1) < copies_left_) Advance(&from);
+          if (4 * (g + 1) < copies_left_) FfmaAdvance(&from, step_bytes_);
         }
       }
     }
@@ -65,12 +73,6 @@ class FfmaTransposer {
   static constexpr int kSliceDepth = kDepth / kSlices;
   static_assert(kDepth % 32 == 0 && kSliceDepth % 8 == 0, "8 rows a warp, in one slice");
 
-  // Two additions. Left to itself the compiler multiplies for every copy, in the unit that the
-  // consumers' multiply-adds need.
-  __device__ __forceinline__ void Advance(const float** from) const {
-    asm volatile("add.s64 %0, %0, %1;" : "+l"(*from) : "l"(step_bytes_));
-  }
-
   const float* tile_;
   const float* from_;
   int64_t step_bytes_;
@@ -79,6 +81,72 @@ class FfmaTransposer {
   int product_[kPasses];
   int end_[kPasses];
 };
+
+// Copies tiles of an operand with its outer index contiguous to [depth][kOuter], as a transposer
+// does.
+template <int kOuter, int kDepth, int kSlices>
+class FfmaCopier {
+ public:
+  // As a transposer's, but for the stride from product to product.
+  __device__ __forceinline__ FfmaCopier(const float* tile, int64_t depth_stride, int64_t outer,
+                                        int length, int slice_length, int thread)
+      : stride_(depth_stride), step_bytes_(kRows * depth_stride * static_cast<int>(sizeof(float))) {
+    const int row = thread / kOuter;
+    const int column = thread % kOuter;
+    // A row or column that does not exist repeats one that does: its results are not stored.
+    from_ = tile + min(int64_t{column}, outer - 1);
+    to_ = thread * 4;
+    row_ = row;
+#pragma unroll
+    for (int slice = 0; slice < kSlices; ++slice) {
+      product_[slice] = slice * slice_length + row;
+      end_[slice] = min(slice_length, length - slice * slice_length);
+    }
+  }
+
+  __device__ __forceinline__ void Copy(uint32_t stage, int first) const {
+#pragma unroll
+    for (int slice = 0; slice < kSlices; ++slice) {
+      const int rows = end_[slice] - first;  // that exist
+      const float* from = from_ + (rows > 0 ? product_[slice] + first : 0) * stride_;
+      const uint32_t to = stage + to_ + slice * (kSliceDepth * kOuter * 4);
+      if (rows >= kSliceDepth) {
+#pragma unroll
+        for (int pass = 0; pass < kSliceDepth / kRows; ++pass) {
+          CopyAsync4(to + pass * (kRows * kOuter * 4), from, 4);
+          FfmaAdvance(&from, step_bytes_);
+        }
+      } else {
+        // Products that do not exist are not looked at.
+#pragma unroll 4
+        for (int pass = 0; pass < kSliceDepth / kRows; ++pass) {
+          if (row_ + pass * kRows >= rows) break;
+          CopyAsync4(to + pass * (kRows * kOuter * 4), from, 4);
+          FfmaAdvance(&from, step_bytes_);
+        }
+      }
+    }
+  }
+
+ private:
+  static constexpr int kSliceDepth = kDepth / kSlices;
+  static constexpr int kRows = kFfmaProducers / kOuter;  // a pass
+  static_assert(kFfmaProducers % kOuter == 0 && kSliceDepth % kRows == 0, "whole passes");
+
+  const float* from_;
+  int64_t stride_;
+  int64_t step_bytes_;
+  uint32_t to_;
+  int row_;
+  int product_[kSlices];
+  int end_[kSlices];
+};
+
+// What brings an operand that is not fed by boxes.
+template <FfmaFeed kFeed, int kOuter, int kDepth, int kSlices>
+using FfmaThreadFeed =
+    std::conditional_t<kFeed == FfmaFeed::kCopying, FfmaCopier<kOuter, kDepth, kSlices>,
+                       FfmaTransposer<kOuter, kDepth, kSlices>>;
 
 // Copies a stage of an operand by boxes, one a slice; one thread calls it.
 template <int kSlices, int kSliceDepth, int kPitchBytes>

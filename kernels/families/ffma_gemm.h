@@ -14,7 +14,9 @@ namespace gemm {
 enum class FfmaFeed : uint8_t {
   kBoxes,        // outer index contiguous, rows 16-byte aligned: by the tensor copy engine
   kTransposing,  // k contiguous: transposed on the way, 4 bytes at a time
+  kCopying,      // outer index contiguous, any alignment: 4 bytes at a time
 };
+inline constexpr int kFfmaFeeds = 3;
 
 inline constexpr int kFfmaProducers = 128;
 inline constexpr int kFfmaUnroll = 8;  // k-steps of the loop's body

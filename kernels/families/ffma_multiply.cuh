@@ -11,9 +11,10 @@
 //                                          each tile and take a part of k each
 //
 // A stage: A as [depth][tile_m], B as [depth][tile_n], whatever their layout in memory. An operand
-// that lies so comes by boxes that one thread asks for; one with k contiguous is transposed by four
-// producer warps, if the kernel is for that. Everything else has been packed before, by
-// pack_operands.h: then the kernel starts early and its producers wait.
+// that lies so, its rows 16-byte aligned, comes by boxes that one thread asks for. Four producer
+// warps transpose one with k contiguous, or copy one that is not aligned, if the kernel is for
+// that. Everything else has been packed before, by pack_operands.h: then the kernel starts early
+// and its producers wait.
 //
 // Why this shape (H200, 2026-11-29): an FFMA reads three registers from two banks, and what is left
 // of the peak after the loads is decided by register allocation. With both operands
@@ -82,9 +83,11 @@ __device__ __forceinline__ void FfmaProduce(const FfmaGemm& g, const CUtensorMap
   constexpr int kSlices = kKernel.shape.slices;
   constexpr int kDepth = kKernel.shape.depth;
   constexpr bool kAnyBox = Layout::kBoxA || Layout::kBoxB;
-  constexpr bool kAnyTransposing = !Layout::kBoxA || !Layout::kBoxB;
+  constexpr bool kAnyThreads = !Layout::kBoxA || !Layout::kBoxB;
+  constexpr bool kCopyingA = kKernel.feed_a == FfmaFeed::kCopying;
+  constexpr bool kCopyingB = kKernel.feed_b == FfmaFeed::kCopying;
   const int thread = static_cast<int>(threadIdx.x) - 32 * Layout::kConsumers;
-  if (!kAnyTransposing && thread != 0) return;
+  if (!kAnyThreads && thread != 0) return;
   WaitForKernelBefore();
   ring.parity = 1;
   const int pieces = Pieces::Count(g);
@@ -94,12 +97,14 @@ __device__ __forceinline__ void FfmaProduce(const FfmaGemm& g, const CUtensorMap
     const int column0 = piece.tile_n * Layout::kTileN;
     const int slice_length = kSlices == 1 ? piece.length : g.slice_length;
     const int longest = min(piece.length, slice_length);
-    const FfmaTransposer<Layout::kTileM, kDepth, kSlices> a(
-        g.p.a + piece.batch * g.p.a_batch + row0 * g.p.a_row + piece.begin, g.p.a_row, g.p.m - row0,
-        piece.length, slice_length, thread);
-    const FfmaTransposer<Layout::kTileN, kDepth, kSlices> b(
-        g.p.b + piece.batch * g.p.b_batch + column0 * g.p.b_column + piece.begin, g.p.b_column,
-        g.p.n - column0, piece.length, slice_length, thread);
+    const FfmaThreadFeed<kKernel.feed_a, Layout::kTileM, kDepth, kSlices> a(
+        g.p.a + piece.batch * g.p.a_batch + row0 * (kCopyingA ? 1 : g.p.a_row) +
+            piece.begin * (kCopyingA ? g.p.a_column : 1),
+        kCopyingA ? g.p.a_column : g.p.a_row, g.p.m - row0, piece.length, slice_length, thread);
+    const FfmaThreadFeed<kKernel.feed_b, Layout::kTileN, kDepth, kSlices> b(
+        g.p.b + piece.batch * g.p.b_batch + column0 * (kCopyingB ? 1 : g.p.b_column) +
+            piece.begin * (kCopyingB ? g.p.b_row : 1),
+        kCopyingB ? g.p.b_row : g.p.b_column, g.p.n - column0, piece.length, slice_length, thread);
     for (int first = 0; first < longest; first += Layout::kSliceDepth) {
       BarrierWait(ring.Empty(), ring.parity);
       if (kAnyBox && thread == 0) {
@@ -117,13 +122,13 @@ __device__ __forceinline__ void FfmaProduce(const FfmaGemm& g, const CUtensorMap
       }
       if constexpr (!Layout::kBoxA) a.Copy(ring.Stage(), first);
       if constexpr (!Layout::kBoxB) b.Copy(ring.Stage() + Layout::kBytesA, first);
-      if constexpr (kAnyTransposing) BarrierArriveAfterCopies(ring.Full());
+      if constexpr (kAnyThreads) BarrierArriveAfterCopies(ring.Full());
       ring.GoOn();
     }
   }
   // Shared memory must not be given away under copies that are on their way. Boxes have arrived
   // when consumers are done.
-  if constexpr (kAnyTransposing) WaitForCopies();
+  if constexpr (kAnyThreads) WaitForCopies();
 }
 
 // Sums a piece of work of `length` products. Every stage is waited for and handed back, but a

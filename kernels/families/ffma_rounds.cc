@@ -62,14 +62,17 @@ bool FfmaRounds::IsDirect(int64_t outer, int64_t outer_stride, const MatrixLayou
 }
 
 FfmaRounds::Side FfmaRounds::SideOf(int64_t outer, int64_t outer_stride, int64_t depth_stride,
-                                    const MatrixLayout& layout, int tile, bool transposes,
+                                    const MatrixLayout& layout, int tile, FfmaPacking packing,
                                     bool alone) const {
   Side side{outer, outer_stride, depth_stride, layout.batch_stride, FfmaFeed::kBoxes, false, outer,
             0};
   if (depth_ == 0) return side;
   if (IsDirect(outer, outer_stride, layout)) return side;
-  if (transposes && depth_stride == 1 && !PackingPays(outer, alone)) {
-    side.feed = FfmaFeed::kTransposing;
+  const bool stays =
+      packing == FfmaPacking::kNone ||
+      (packing == FfmaPacking::kWherePays && depth_stride == 1 && !PackingPays(outer, alone));
+  if (stays) {
+    side.feed = depth_stride == 1 ? FfmaFeed::kTransposing : FfmaFeed::kCopying;
     return side;
   }
   side.packed = true;
@@ -81,7 +84,7 @@ FfmaRounds::Side FfmaRounds::SideOf(int64_t outer, int64_t outer_stride, int64_t
   return side;
 }
 
-FfmaRounds::FfmaRounds(const Problem& problem, const FfmaConfig& config, bool transposes,
+FfmaRounds::FfmaRounds(const Problem& problem, const FfmaConfig& config, FfmaPacking packing,
                        const FfmaLimits& limits)
     : problem_(problem),
       config_(config),
@@ -89,8 +92,8 @@ FfmaRounds::FfmaRounds(const Problem& problem, const FfmaConfig& config, bool tr
       depth_(ReadsAB(problem) ? problem.k : 0) {
   const StridedGemm<float> p = MakeStridedGemm<float>(problem, {});
   const bool alone = IsDirect(p.m, p.a_row, problem.a) || IsDirect(p.n, p.b_column, problem.b);
-  a_ = SideOf(p.m, p.a_row, p.a_column, problem.a, config.shape.tile_m(), transposes, alone);
-  b_ = SideOf(p.n, p.b_column, p.b_row, problem.b, config.shape.tile_n(), transposes, alone);
+  a_ = SideOf(p.m, p.a_row, p.a_column, problem.a, config.shape.tile_m(), packing, alone);
+  b_ = SideOf(p.n, p.b_column, p.b_row, problem.b, config.shape.tile_n(), packing, alone);
   chunk_length_ = ChunkLength(config.numerics, problem);
   chunks_ = depth_ > 0 ? ChunkCount(config.numerics, problem) : 1;
   partial_pitch_ = TilesOf(b_.panel, 4) * 4;
@@ -146,10 +149,6 @@ double FfmaRounds::packed_elements() const {
 bool FfmaRounds::store_16() const {
   return Aligned16(problem_.d, problem_.batch_count) &&
          (!ReadsC(problem_) || Aligned16(problem_.c, problem_.batch_count));
-}
-
-int FfmaRounds::transposing() const {
-  return (a_.feed == FfmaFeed::kTransposing ? 1 : 0) + (b_.feed == FfmaFeed::kTransposing ? 1 : 0);
 }
 
 double FfmaRounds::partial_elements() const {

@@ -45,8 +45,7 @@ struct FfmaLimits {
 // alignment, not addresses: they are not known when workspace is planned.
 class FfmaRounds {
  public:
-  // `transposes`: the configuration can take operands with k contiguous as they lie.
-  FfmaRounds(const Problem& problem, const FfmaConfig& config, bool transposes,
+  FfmaRounds(const Problem& problem, const FfmaConfig& config, FfmaPacking packing,
              const FfmaLimits& limits = {});
 
   // An empty D has none. The rounds go over batches, then columns, then rows.
@@ -62,8 +61,9 @@ class FfmaRounds {
   int64_t chunks() const { return chunks_; }
   int64_t chunk_length() const { return chunk_length_; }
   bool second_pass() const { return partial_elements_ > 0; }
-  bool store_16() const;    // of FfmaGemm
-  int transposing() const;  // operands that are transposed on their way
+  bool store_16() const;  // of FfmaGemm
+  FfmaFeed feed_a() const { return a_.feed; }
+  FfmaFeed feed_b() const { return b_.feed; }
 
   // Whether one matrix is small enough to be counted in 32 bits.
   static bool Fits(const Problem& problem, const FfmaConfig& config);
@@ -85,7 +85,7 @@ class FfmaRounds {
   bool IsDirect(int64_t outer, int64_t outer_stride, const MatrixLayout& layout) const;
   bool PackingPays(int64_t outer, bool alone) const;
   Side SideOf(int64_t outer, int64_t outer_stride, int64_t depth_stride, const MatrixLayout& layout,
-              int tile, bool transposes, bool alone) const;
+              int tile, FfmaPacking packing, bool alone) const;
   void FillSide(const Side& side, const float* from, int64_t first, int64_t outer, int64_t matrices,
                 int tile, bool pack, TensorBoxes* boxes, Packing* packing, bool* packed) const;
 

@@ -46,10 +46,10 @@ void Multiply(const FfmaRound& round) {
         for (int64_t l = 0; l < p.k; ++l) {
           const float a = round.feed_a == FfmaFeed::kBoxes
                               ? Boxed(round.boxes_a, i, l, q * round.gemm.box_step_a)
-                              : p.a[q * p.a_batch + i * p.a_row + l];
+                              : p.a[q * p.a_batch + i * p.a_row + l * p.a_column];
           const float b = round.feed_b == FfmaFeed::kBoxes
                               ? Boxed(round.boxes_b, j, l, q * round.gemm.box_step_b)
-                              : p.b[q * p.b_batch + j * p.b_column + l];
+                              : p.b[q * p.b_batch + j * p.b_column + l * p.b_row];
           sum += a * b;
         }
         float& d = p.d[q * p.d_batch + i * p.d_row + j];
@@ -59,9 +59,9 @@ void Multiply(const FfmaRound& round) {
   }
 }
 
-class FfmaRoundsTest : public ::testing::TestWithParam<bool> {
+class FfmaRoundsTest : public ::testing::TestWithParam<FfmaPacking> {
  protected:
-  bool transposes() const { return GetParam(); }
+  FfmaPacking packing() const { return GetParam(); }
 
   // Runs a case of integers and compares; returns the rounds it took.
   int64_t Run(const CheckCase& check_case, const FfmaConfig& config, const FfmaLimits& limits) {
@@ -71,7 +71,7 @@ class FfmaRoundsTest : public ::testing::TestWithParam<bool> {
     HostOperand<float> result = data.d;
     const Operands operands{data.a.data(), data.b.data(),
                             check_case.c_is_d ? result.data() : data.c.data(), result.data()};
-    const FfmaRounds rounds(problem, config, transposes(), limits);
+    const FfmaRounds rounds(problem, config, packing(), limits);
     std::vector<float> workspace(rounds.workspace_bytes() / sizeof(float) + 4);
     for (int64_t index = 0; index < rounds.count(); ++index) {
       FfmaRound round = rounds.Round(index, operands);
@@ -115,41 +115,48 @@ TEST_P(FfmaRoundsTest, ComputeInPanelsAndBatches) {
       most = std::max(most, Run(check_case, kShared, {.packed = 3000, .partial = 3000}));
     }
   }
-  EXPECT_GT(most, 10);
+  EXPECT_GT(most, packing() == FfmaPacking::kNone ? 0 : 10);
 }
 
 TEST_P(FfmaRoundsTest, BoundTheWorkspace) {
   const FfmaLimits limits;
   const size_t most = static_cast<size_t>(2 * limits.packed + limits.partial) * sizeof(float);
   Problem large = DenseProblem(DType::kF32, 65537, 40000, 32771);
-  EXPECT_LE(FfmaRounds(large, kLarge, transposes()).workspace_bytes(), most + 65536);
-  EXPECT_GT(FfmaRounds(large, kLarge, transposes()).count(), transposes() ? 20 : 600);
+  EXPECT_LE(FfmaRounds(large, kLarge, packing()).workspace_bytes(), most + 65536);
+  EXPECT_GT(FfmaRounds(large, kLarge, packing()).count(), packing() == FfmaPacking::kAll    ? 600
+                                                          : packing() == FfmaPacking::kNone ? 0
+                                                                                            : 20);
   Problem many = DenseProblem(DType::kF32, 1001, 999, 1000, 10000);
-  EXPECT_LE(FfmaRounds(many, kLarge, transposes()).workspace_bytes(), most);
+  EXPECT_LE(FfmaRounds(many, kLarge, packing()).workspace_bytes(), most);
   many.m = 65;
   many.k = 65536;
-  EXPECT_LE(FfmaRounds(many, kShared, transposes()).workspace_bytes(), most);
+  EXPECT_LE(FfmaRounds(many, kShared, packing()).workspace_bytes(), most);
 }
 
 TEST_P(FfmaRoundsTest, PackOnlyWhatMustBe) {
   Problem problem = DenseProblem(DType::kF32, 1024, 1024, 1024);
   problem.a.transposed = true;
   for (MatrixLayout* layout : {&problem.a, &problem.b, &problem.d}) layout->alignment_bytes = 256;
-  EXPECT_EQ(FfmaRounds(problem, kLarge, transposes()).launches(), 1);
-  EXPECT_EQ(FfmaRounds(problem, kLarge, transposes()).workspace_bytes(), 0u);
+  EXPECT_EQ(FfmaRounds(problem, kLarge, packing()).launches(), 1);
+  EXPECT_EQ(FfmaRounds(problem, kLarge, packing()).workspace_bytes(), 0u);
   problem.a.transposed = false;
-  EXPECT_EQ(FfmaRounds(problem, kLarge, transposes()).launches(), transposes() ? 1 : 2);
-  EXPECT_EQ(FfmaRounds(problem, kLarge, transposes()).workspace_bytes(),
-            transposes() ? 0 : size_t{1024} * 1024 * 4);
+  EXPECT_EQ(FfmaRounds(problem, kLarge, packing()).launches(),
+            packing() == FfmaPacking::kAll ? 2 : 1);
+  EXPECT_EQ(FfmaRounds(problem, kLarge, packing()).workspace_bytes(),
+            packing() == FfmaPacking::kAll ? size_t{1024} * 1024 * 4 : 0);
   problem.b.ld = 1025;
-  EXPECT_EQ(FfmaRounds(problem, kLarge, transposes()).launches(), 2);
-  EXPECT_EQ(FfmaRounds(problem, kStreamed, transposes()).launches(), 3);
+  EXPECT_EQ(FfmaRounds(problem, kLarge, packing()).launches(),
+            packing() == FfmaPacking::kNone ? 1 : 2);
+  EXPECT_EQ(FfmaRounds(problem, kStreamed, packing()).launches(),
+            packing() == FfmaPacking::kNone ? 2 : 3);
   problem.alpha = 0;
-  EXPECT_EQ(FfmaRounds(problem, kStreamed, transposes()).launches(), 1);
-  EXPECT_EQ(FfmaRounds(problem, kStreamed, transposes()).workspace_bytes(), 0u);
+  EXPECT_EQ(FfmaRounds(problem, kStreamed, packing()).launches(), 1);
+  EXPECT_EQ(FfmaRounds(problem, kStreamed, packing()).workspace_bytes(), 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Feeds, FfmaRoundsTest, ::testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Feeds, FfmaRoundsTest,
+                         ::testing::Values(FfmaPacking::kAll, FfmaPacking::kWherePays,
+                                           FfmaPacking::kNone));
 
 }  // namespace
 }  // namespace gemm

@@ -1,0 +1,55 @@
+// unpacked: f32 products on Hopper whose operands are taken as they lie, of any layout and
+// alignment, without a pass that packs them. See ffma_multiply.cuh for the tile's picture and the
+// ring; sums are sequential, as pipelined's.
+//
+//   128 x 128: 4 consumer warps, 3 stages of 32 to 33 KiB; two blocks a multiprocessor, 208
+//              registers a consumer and 48 a producer thread
+//
+// For batches and for products that are read once or twice, where a trip of A through memory costs
+// more than the slots in which producers transpose it. Blocks stay and take the tiles of all
+// products of a batch in turns: the first stages of the next tile come in while results are stored.
+//
+// An operand that the copy engine can fetch comes by boxes; one with k contiguous is transposed and
+// one that is not 16-byte aligned is copied by four producer warps, 4 bytes at a time. A kernel is
+// compiled for each pair of ways.
+
+#include "kernels/families/families.h"
+#include "kernels/families/ffma_family.h"
+#include "kernels/families/ffma_multiply.cuh"
+
+namespace gemm {
+namespace {
+
+constexpr FfmaShape kShape = {8, 2, 2, 1, 32, 3, 2};
+
+// Numbers for the cost model: NVIDIA H200, 2026-11-30.
+constexpr FfmaConfig kConfigs[] = {
+    {"unpacked_f32_sm90_128x128x32_s3", NumericsClass::kSequential, kShape, 0.853, 0.79, 0, 118},
+};
+constexpr auto kKernelConfigs = ToKernelConfigs(kConfigs);
+
+template <int kFeedA, int kFeedB>
+__global__ void __launch_bounds__(kShape.threads(), kShape.blocks)
+    Unpacked(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
+             const __grid_constant__ FfmaGemm g) {
+  FfmaMultiply<FfmaKernel{kShape, static_cast<FfmaFeed>(kFeedA), static_cast<FfmaFeed>(kFeedB)},
+               FfmaTiles, 208, 48>(g, &map_a, &map_b);
+}
+
+constexpr FfmaFunctions kFunctions[] = {{{{&Unpacked<0, 0>, &Unpacked<0, 1>, &Unpacked<0, 2>},
+                                          {&Unpacked<1, 0>, &Unpacked<1, 1>, &Unpacked<1, 2>},
+                                          {&Unpacked<2, 0>, &Unpacked<2, 1>, &Unpacked<2, 2>}}}};
+
+class Family final : public FfmaFamily {
+ public:
+  Family() : FfmaFamily("unpacked", kConfigs, kKernelConfigs, kFunctions) {}
+};
+
+}  // namespace
+
+const KernelFamily& UnpackedFamily() {
+  static const Family family;
+  return family;
+}
+
+}  // namespace gemm
