@@ -1,9 +1,11 @@
 #include "server/options.h"
 
 #include <arpa/inet.h>
+#include <sys/un.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -164,13 +166,34 @@ Kind<std::string> Text() {
           FormatText};
 }
 
-Kind<std::string> Address(bool may_be_empty) {
-  const auto parse = [may_be_empty](const std::string& text) -> absl::StatusOr<std::string> {
-    if (text.empty() && may_be_empty) return text;
+Kind<std::string> AddressOrNone() {
+  const auto parse = [](const std::string& text) -> absl::StatusOr<std::string> {
+    if (text.empty()) return text;
     if (const auto address = ParseHostPort(text); !address.ok()) return address.status();
     return text;
   };
   return {"HOST:PORT", parse, FormatText};
+}
+
+Kind<std::string> SocketPath() {
+  constexpr size_t kLongest = sizeof(sockaddr_un::sun_path) - 1;
+  constexpr char kMarks[] = "-._~/+@=,:";
+  const auto parse = [=](const std::string& text) -> absl::StatusOr<std::string> {
+    if (text.size() > kLongest) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "\"", text, "\" has ", text.size(), " bytes; a socket's path has at most ", kLongest));
+    }
+    const bool well_formed = std::all_of(text.begin(), text.end(), [&](char c) {
+      return absl::ascii_isalnum(c) || std::strchr(kMarks, c) != nullptr;
+    });
+    if (!well_formed || absl::StartsWith(text, "unix:") || absl::EndsWith(text, "/")) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("\"", text, "\" is not a path such as /run/gemmd/gemmd.sock, of letters, ",
+                       "digits and ", kMarks));
+    }
+    return text;
+  };
+  return {"PATH", parse, FormatText};
 }
 
 bool IsLoopback(const std::string& host) {
@@ -214,11 +237,13 @@ Flags::Flags(Options& options) {
   app_.allow_config_extras(CLI::config_extras_mode::error);
 
   group_ = "What the server does";
-  Add("--listen", options.listen, Address(/*may_be_empty=*/false),
-      "Address of gRPC; port 0 picks a free one");
+  Add("--listen", options.listen, AddressOrNone(),
+      "Address of gRPC; port 0 picks a free one, empty means only --unix-listen");
+  Add("--unix-listen", options.unix_listen, SocketPath(),
+      "UNIX socket of gRPC, for callers on this machine: they write unix:PATH");
   AddSwitch("--insecure", options.insecure,
             "Listen where other machines can reach it, without encryption or authentication");
-  Add("--metrics-listen", options.metrics_listen, Address(/*may_be_empty=*/true),
+  Add("--metrics-listen", options.metrics_listen, AddressOrNone(),
       "Address of the Prometheus page /metrics; port 0 picks a free one, empty means none");
   Add("--device", options.device,
       OneOf<DeviceChoice>({{"auto", DeviceChoice::kAuto},
@@ -430,8 +455,11 @@ absl::Status ToStatus(const CLI::ParseError& error, CLI::App& app, const Argumen
   return absl::InvalidArgumentError(absl::StrReplaceAll(text, {{"\n", " "}}));
 }
 
-// Limits that two options set on each other.
-absl::Status CheckTogether(const Options& options) {
+absl::Status CheckAddresses(const Options& options) {
+  if (options.listen.empty()) {
+    if (!options.unix_listen.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError("--listen: is empty, and so is --unix-listen");
+  }
   const HostPort grpc = *ParseHostPort(options.listen);
   if (!options.insecure && !IsLoopback(grpc.host)) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -446,6 +474,13 @@ absl::Status CheckTogether(const Options& options) {
           absl::StrCat("--metrics-listen and --listen are both ", options.listen));
     }
   }
+  return absl::OkStatus();
+}
+
+// Limits that two options set on each other.
+absl::Status CheckTogether(const Options& options) {
+  absl::Status status = CheckAddresses(options);
+  if (!status.ok()) return status;
   if (options.admission_budget_bytes < options.message_limit_bytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--admission-budget (", FormatSize(options.admission_budget_bytes),

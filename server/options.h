@@ -21,9 +21,16 @@ enum class DeviceChoice { kAuto, kCuda, kCpu };
 struct Options {
   // ---- What the server does ----
 
-  // host:port of gRPC; port 0 picks a free one, which the log then tells. Default: this machine
-  // only. A name or address that other machines can reach needs `insecure`.
+  // host:port of gRPC; port 0 picks a free one, which the log then tells; empty, where there is
+  // `unix_listen`, means none. Default: this machine only. A name or address that other machines
+  // can reach needs `insecure`.
   std::string listen = "127.0.0.1:50051";
+
+  // Path of a UNIX socket for gRPC beside `listen`, or instead of it; callers write unix:PATH.
+  // Default: none. The file is made with mode 0660, so that the folder, its user and its group say
+  // who may call; it is removed at the end, and one that a server left behind which is gone is
+  // replaced. At most 107 bytes, of letters, digits and -._~/+@=,: which need no escape there.
+  std::string unix_listen;
 
   // Allows `listen` to be reachable from other machines although nothing is encrypted and nobody
   // has to prove who they are. Default: false. For a network where every peer is trusted.

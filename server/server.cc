@@ -137,6 +137,7 @@ class ServerImpl final : public Server {
 
   absl::Status Start(Devices devices);
   std::string grpc_address() const override;
+  std::string unix_address() const override;
   std::string metrics_address() const override;
   End Run() override;
   void RequestStop() override;
@@ -204,6 +205,7 @@ absl::Status ServerImpl::Start(Devices devices) {
   }
 
   const RpcOptions rpc_options{.listen_address = options_.listen,
+                               .unix_path = options_.unix_listen,
                                .message_limit_bytes = options_.message_limit_bytes,
                                .admission_budget_bytes = options_.admission_budget_bytes,
                                .admission_line_limit = options_.admission_line,
@@ -227,11 +229,21 @@ absl::Status ServerImpl::Start(Devices devices) {
 
   rpc_->SetServing(true);
   Log(LogLevel::kInfo, "gemmd listening",
-      {{"grpc_address", grpc_address()}, {"metrics_address", metrics_address()}});
+      {{"grpc_address", grpc_address()},
+       {"unix_address", unix_address()},
+       {"metrics_address", metrics_address()}});
   return absl::OkStatus();
 }
 
-std::string ServerImpl::grpc_address() const { return WithPort(options_.listen, rpc_->port()); }
+std::string ServerImpl::grpc_address() const {
+  if (options_.listen.empty()) return {};
+  return WithPort(options_.listen, rpc_->port());
+}
+
+std::string ServerImpl::unix_address() const {
+  if (options_.unix_listen.empty()) return {};
+  return absl::StrCat("unix:", options_.unix_listen);
+}
 
 std::string ServerImpl::metrics_address() const {
   if (metrics_page_ == nullptr) return {};

@@ -29,8 +29,9 @@ class Server {
 
   virtual ~Server() = default;
 
-  // Where it listens, with the real ports. The latter is empty when there is no metrics page.
+  // Where it listens, with the real ports; empty where it does not.
   virtual std::string grpc_address() const = 0;
+  virtual std::string unix_address() const = 0;  // "unix:/run/gemmd/gemmd.sock"
   virtual std::string metrics_address() const = 0;
 
   // Blocks until RequestStop or until no device is left that works, and takes the server down:

@@ -20,6 +20,7 @@
 #include "server/rpc/matrix_call.h"
 #include "server/rpc/product_call.h"
 #include "server/rpc/transport.h"
+#include "server/rpc/unix_socket.h"
 #include "server/rpc/unsent.h"
 
 namespace gemm {
@@ -162,7 +163,15 @@ class RpcServerImpl final : public RpcServer {
     KeepGrpcInitialised();
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();  // before any builder is made
     grpc::ServerBuilder builder;
-    builder.AddListeningPort(options_.listen_address, grpc::InsecureServerCredentials(), &port_);
+    const auto credentials = grpc::InsecureServerCredentials();
+    if (!options_.listen_address.empty()) {
+      builder.AddListeningPort(options_.listen_address, credentials, &port_);
+    }
+    if (!options_.unix_path.empty()) {
+      const absl::Status status = ClearUnixSocketPath(options_.unix_path);
+      if (!status.ok()) return status;
+      builder.AddListeningPort(absl::StrCat("unix:", options_.unix_path), credentials);
+    }
     SetTransport(options_.message_limit_bytes, builder);
     builder.RegisterCallbackGenericService(&gate_);
     if (options_.reflection) {
@@ -170,13 +179,19 @@ class RpcServerImpl final : public RpcServer {
     } else {
       builder.SetOption(std::make_unique<WithoutReflection>());
     }
-    server_ = builder.BuildAndStart();
-    if (server_ == nullptr || port_ == 0) {
+    {
+      const PrivateSocketFiles private_files;
+      server_ = builder.BuildAndStart();
+    }
+    if (server_ != nullptr) return absl::OkStatus();
+    // It tries them in their order.
+    if (!options_.listen_address.empty() && port_ == 0) {
       return absl::FailedPreconditionError(
           absl::StrCat("cannot listen on ", options_.listen_address,
                        ": the address is in use, or not one of this machine (--listen)"));
     }
-    return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot listen on ", options_.unix_path, " (--unix-listen)"));
   }
 
   int port() const override { return port_; }

@@ -16,7 +16,9 @@
 namespace gemm {
 
 struct RpcOptions {
+  // At least one of the two is not empty.
   std::string listen_address = "127.0.0.1:50051";     // port 0 picks a free one
+  std::string unix_path;                              // of a UNIX socket
   uint64_t message_limit_bytes = uint64_t{64} << 20;  // a request, and a reply
   // Message bytes admitted at once; what comes beyond waits in line with its message unread.
   uint64_t admission_budget_bytes = uint64_t{1} << 30;
@@ -34,13 +36,13 @@ struct RpcOptions {
 class RpcServer {
  public:
   // Binds and listens; health says NOT_SERVING until SetServing. `engine`, `matrices` and `metrics`
-  // must outlive the server. FAILED_PRECONDITION when the address cannot be bound (in use, not
+  // must outlive the server. FAILED_PRECONDITION when an address cannot be bound (in use, not
   // ours).
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(const RpcOptions& options, Engine& engine,
                                                           MatrixStore& matrices, Metrics& metrics);
   virtual ~RpcServer() = default;
 
-  virtual int port() const = 0;
+  virtual int port() const = 0;  // of listen_address
   // What health answers, Check and Watch alike. Never makes a call fail.
   virtual void SetServing(bool serving) = 0;
   // From now on new product calls get UNAVAILABLE (DRAINING); those taken go on.

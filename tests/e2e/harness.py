@@ -202,7 +202,7 @@ class Server:
             record = next((r for r in self.records() if "grpc_address" in r), None)
             if record is None:
                 return False
-            self.address = record["grpc_address"]
+            self.address = record["grpc_address"] or record["unix_address"]
             self.metrics_address = record["metrics_address"]
             return True
 

@@ -67,6 +67,7 @@ TEST(OptionsTest, DefaultsAreThoseOfTheStruct) {
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_EQ(parsed->outcome, ParsedOptions::Outcome::kRun);
   EXPECT_EQ(parsed->options.listen, "127.0.0.1:50051");
+  EXPECT_EQ(parsed->options.unix_listen, "");
   EXPECT_EQ(parsed->options.metrics_listen, "127.0.0.1:9464");
   EXPECT_EQ(parsed->options.message_limit_bytes, 64u << 20);
   EXPECT_EQ(parsed->options.drain_timeout, absl::Seconds(30));
@@ -76,6 +77,7 @@ TEST(OptionsTest, DefaultsAreThoseOfTheStruct) {
 
 TEST(OptionsTest, EveryFlagSetsItsField) {
   const Options options = ParseOk({"--listen=0.0.0.0:0",
+                                   "--unix-listen=/run/gemmd/gemmd.sock",
                                    "--insecure",
                                    "--metrics-listen=[::1]:0",
                                    "--device=cpu",
@@ -101,6 +103,7 @@ TEST(OptionsTest, EveryFlagSetsItsField) {
                                    "--matrix-ttl-limit=3m",
                                    "--executor-threads=3"});
   EXPECT_EQ(options.listen, "0.0.0.0:0");
+  EXPECT_EQ(options.unix_listen, "/run/gemmd/gemmd.sock");
   EXPECT_TRUE(options.insecure);
   EXPECT_EQ(options.metrics_listen, "[::1]:0");
   EXPECT_EQ(options.device, DeviceChoice::kCpu);
@@ -258,12 +261,39 @@ TEST(OptionsTest, RefusesWrongChoices) {
 
 TEST(OptionsTest, RefusesWrongAddresses) {
   for (const char* text :
-       {"", "50051", ":50051", "localhost", "localhost:", "localhost:http", "localhost:65536",
+       {"50051", ":50051", "localhost", "localhost:", "localhost:http", "localhost:65536",
         "localhost:-1", "::1:50051", "[::1]", "[]:1", "[localhost]:1", "unix:/tmp/socket"}) {
     EXPECT_THAT(ErrorOf({"--listen", text}),
                 StartsWith(std::string("--listen: \"") + text + "\" is not host:port"));
   }
   EXPECT_THAT(ErrorOf({"--metrics-listen=9464"}), HasSubstr("--metrics-listen: \"9464\" is not"));
+}
+
+TEST(OptionsTest, AnEmptyAddressLeavesTheUnixSocket) {
+  for (const Strings& arguments : {Strings{"--listen=", "--unix-listen=/run/gemmd.sock"},
+                                   Strings{"--unix-listen", "/run/gemmd.sock", "--listen", ""}}) {
+    EXPECT_EQ(ParseOk(arguments).listen, "");
+    EXPECT_EQ(ParseOk(arguments).unix_listen, "/run/gemmd.sock");
+  }
+  EXPECT_EQ(ParseOk({}, {"GEMMD_LISTEN=", "GEMMD_UNIX_LISTEN=g.sock"}).unix_listen, "g.sock");
+  EXPECT_EQ(ParseOk({"--unix-listen="}).unix_listen, "");
+  for (const Strings& arguments : {Strings{"--listen="}, Strings{"--listen=", "--unix-listen="}}) {
+    EXPECT_EQ(ErrorOf(arguments), "--listen: is empty, and so is --unix-listen");
+  }
+}
+
+TEST(OptionsTest, RefusesPathsThatNoSocketOrAddressCanHave) {
+  const std::string longest = "/" + std::string(106, 'x');
+  EXPECT_EQ(ParseOk({"--unix-listen", longest}).unix_listen, longest);
+  EXPECT_EQ(ErrorOf({"--unix-listen", longest + "x"}),
+            "--unix-listen: \"" + longest + "x\" has 108 bytes; a socket's path has at most 107");
+  for (const char* text :
+       {"/run/my socket", "/run/100%", "/run/g.sock?", "/run/g#1", "/run/\xc3\xa9", "/run/gemmd/",
+        "/", "unix:/run/g.sock", "unix:///run/g.sock"}) {
+    EXPECT_THAT(ErrorOf({"--unix-listen", text}),
+                StartsWith(std::string("--unix-listen: \"") + text + "\" is not a path such as"));
+  }
+  EXPECT_EQ(ParseOk({"--unix-listen=/run/-._~+@=,:7"}).unix_listen, "/run/-._~+@=,:7");
 }
 
 TEST(OptionsTest, ListeningToOtherMachinesTakesInsecure) {

@@ -45,7 +45,8 @@ struct ClientOptions {
 
   // A TCP connection whose peer takes no byte for so long is given up. Until then a call that is
   // over may wait for the socket to let go of its operands: with a peer that hangs or is cut off, a
-  // call returns up to this and some seconds after its timeout.
+  // call returns up to this and some seconds after its timeout. There is no such limit over a UNIX
+  // socket: with a server that hangs, a call returns when that goes on or ends.
   absl::Duration stall_timeout = absl::Seconds(20);
 
   // Requests and replies beyond it are refused here, before a byte is sent. At most 2^31 - 1,
