@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "kernels/copy_pieces.h"
 #include "kernels/cuda_status.h"
@@ -83,6 +84,30 @@ cudaError_t LaunchCopyPieces(std::span<const CopyPiece> pieces, cudaStream_t str
     pieces = pieces.subspan(some.size());
   }
   return cudaGetLastError();
+}
+
+cudaError_t RequestCopyPieces(std::span<const CopyPiece> pieces, cudaStream_t stream) {
+  if (pieces.empty()) return cudaSuccess;
+  if (pieces.size() == 1) {
+    const CopyPiece& piece = pieces.front();
+    return cudaMemcpyAsync(piece.to, piece.from, piece.bytes, cudaMemcpyDefault, stream);
+  }
+  std::vector<const void*> from;
+  std::vector<void*> to;
+  std::vector<size_t> bytes;
+  from.reserve(pieces.size());
+  to.reserve(pieces.size());
+  bytes.reserve(pieces.size());
+  for (const CopyPiece& piece : pieces) {
+    from.push_back(piece.from);
+    to.push_back(piece.to);
+    bytes.push_back(piece.bytes);
+  }
+  cudaMemcpyAttributes attributes = {};
+  attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+  size_t first_with_attributes = 0;
+  return cudaMemcpyBatchAsync(to.data(), from.data(), bytes.data(), pieces.size(), &attributes,
+                              &first_with_attributes, 1, stream);
 }
 
 }  // namespace gemm

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <random>
+#include <tuple>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -22,6 +22,34 @@ HostBuffer Allocate(Engine& engine, size_t bytes) {
   return *std::move(buffer);
 }
 
+// Small integers.
+void Fill(std::byte* data, size_t bytes, uint32_t state) {
+  auto* const values = reinterpret_cast<float*>(data);
+  for (size_t i = 0; i < bytes / sizeof(float); ++i) {
+    state = state * 1664525 + 1013904223;
+    values[i] = static_cast<float>(static_cast<int>(state >> 24) % 5 - 2);
+  }
+}
+
+std::shared_ptr<DeviceMatrix> MakeMatrix(Engine& engine, int64_t rows, int64_t columns) {
+  auto matrix = engine.AllocateMatrix(0, {DType::kF32, rows, columns});
+  if (!matrix.ok()) Die(matrix.status());
+  if ((*matrix)->leading_dimension() != columns) {
+    Die(absl::InvalidArgumentError("rows of resident operands are multiples of 32 elements"));
+  }
+  return *std::move(matrix);
+}
+
+void Write(Engine& engine, const DeviceMatrix& matrix, const std::byte* from) {
+  const auto next = [&from](std::byte* to, size_t bytes) {
+    std::copy_n(from, bytes, to);
+    from += bytes;
+  };
+  if (auto status = engine.WriteRows(matrix, {0, matrix.spec().rows}, next); !status.ok()) {
+    Die(status);
+  }
+}
+
 std::unique_ptr<Job> MakeJob(Engine& engine, const Problem& problem, unsigned seed) {
   auto job = std::make_unique<Job>();
   JobProduct& product = job->products.emplace_back();
@@ -32,24 +60,35 @@ std::unique_ptr<Job> MakeJob(Engine& engine, const Problem& problem, unsigned se
   product.output_bytes = static_cast<size_t>(problem.m * problem.n) * sizeof(float);
   job->input = Allocate(engine, product.b.offset_bytes + product.b.size_bytes);
   job->output = Allocate(engine, product.output_bytes);
-  uint32_t state = seed * 2654435761U + 1;
-  for (const InputSpan& span : {product.a, product.b}) {
-    auto* values = reinterpret_cast<float*>(job->input.data() + span.offset_bytes);
-    for (size_t i = 0; i < span.size_bytes / sizeof(float); ++i) {
-      state = state * 1664525 + 1013904223;
-      values[i] = static_cast<float>(static_cast<int>(state >> 24) % 5 - 2);
-    }
-  }
+  Fill(job->input.data(), job->input.size_bytes(), seed * 2654435761U + 1);
   return job;
 }
 
-// Some elements of the result; sums of small integers are exact.
-void CheckResult(const Job& job) {
-  const JobProduct& product = job.products.front();
+// Has a job of MakeJob use matrices on the device instead. Its operands and the memory for its
+// result are taken from it, to check with.
+std::pair<HostBuffer, HostBuffer> MakeResident(Engine& engine, Job& job) {
+  JobProduct& product = job.products.front();
   const Problem& p = product.problem;
-  const auto* a = reinterpret_cast<const float*>(job.input.data() + product.a.offset_bytes);
-  const auto* b = reinterpret_cast<const float*>(job.input.data() + product.b.offset_bytes);
-  const auto* d = reinterpret_cast<const float*>(job.output.data());
+  const auto move = [&](InputSpan& span, int64_t rows, int64_t columns) {
+    const auto matrix = MakeMatrix(engine, rows, columns);
+    Write(engine, *matrix, job.input.data() + span.offset_bytes);
+    span = {.offset_bytes = 0, .size_bytes = span.size_bytes, .matrix = matrix};
+  };
+  move(product.a, p.m, p.k);
+  move(product.b, p.k, p.n);
+  product.result = MakeMatrix(engine, p.m, p.n);
+  product.output_bytes = 0;
+  job.device = 0;
+  return {std::move(job.input), std::move(job.output)};
+}
+
+// Some elements of the result; sums of small integers are exact. Operands lie as MakeJob puts them.
+void CheckResult(const JobProduct& product, const HostBuffer& operands, const HostBuffer& result) {
+  const Problem& p = product.problem;
+  const auto* a = reinterpret_cast<const float*>(operands.data());
+  const auto* b = reinterpret_cast<const float*>(
+      operands.data() + AlignedSize(static_cast<size_t>(p.m * p.k) * sizeof(float)));
+  const auto* d = reinterpret_cast<const float*>(result.data());
   const int64_t step = std::max<int64_t>(1, p.m * p.n / 64);
   for (int64_t at = 0; at < p.m * p.n; at += step) {
     double sum = 0;
@@ -75,6 +114,7 @@ double Median(std::vector<double> values) { return Percentile(std::move(values),
 
 struct ClosedLoop::Slot {
   std::unique_ptr<Job> job;
+  HostBuffer operands, result;  // of a job whose matrices are on the device
   absl::Time submitted;
   absl::Time done;
 };
@@ -97,6 +137,7 @@ ClosedLoop::ClosedLoop(Engine& engine, const Load& load) : engine_(engine) {
     for (int j = 0; j < load.jobs_each; ++j) {
       auto& slot = *caller.slots.emplace_back(std::make_unique<Slot>());
       slot.job = MakeJob(engine, load.problems[seed % load.problems.size()], seed);
+      if (load.resident) std::tie(slot.operands, slot.result) = MakeResident(engine, *slot.job);
       ++seed;
     }
   }
@@ -107,7 +148,17 @@ ClosedLoop::ClosedLoop(Engine& engine, const Load& load) : engine_(engine) {
 
 ClosedLoop::~ClosedLoop() {
   for (const auto& caller : callers_) {
-    for (const auto& slot : caller->slots) CheckResult(*slot->job);
+    for (const auto& slot : caller->slots) {
+      const JobProduct& product = slot->job->products.front();
+      if (product.result == nullptr) {
+        CheckResult(product, slot->job->input, slot->job->output);
+        continue;
+      }
+      const absl::Status read =
+          engine_.ReadRows(*product.result, {0, product.problem.m}, slot->result.data());
+      if (!read.ok()) Die(read);
+      CheckResult(product, slot->operands, slot->result);
+    }
   }
 }
 

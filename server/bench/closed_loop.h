@@ -18,6 +18,7 @@ struct Load {
   std::vector<Problem> problems;  // f32, dense; taken in turns
   int callers = 1;                // threads
   int jobs_each = 1;              // under way at once
+  bool resident = false;          // operands and results stay on device 0
 };
 
 struct Measured {

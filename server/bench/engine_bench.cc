@@ -30,13 +30,16 @@ Parts, each of f32 products from callers in this process:
            with one lane and batches of one job, and against a loop of copy, launch, copy, wait
   latency  one caller's time of one small product, and what the queue took of it
   stream   large products with fresh operands, against the longer of their upload and their kernel
+  busy     large products of matrices that stay on the device: the part of the time that their
+           kernels alone would take
   beside   one caller's small products, alone and beside a stream of large ones
-  devices  products/s with one device and with all
+  devices  products/s with one device and with all; "bus" is what copies allow: the rate of plain
+           copies, in and out, over the bytes of a product, here and in batches
 
 Contenders take turns; a figure is the median of the rounds. The results of every job are checked.)";
 
 struct Flags {
-  std::vector<std::string> parts = {"batches", "latency", "stream", "beside", "devices"};
+  std::vector<std::string> parts = {"batches", "latency", "stream", "busy", "beside", "devices"};
   std::string device = "cuda";
   std::string force_kernel;
   bool tiny = false;  // sizes and times of a smoke test
@@ -104,13 +107,26 @@ std::unique_ptr<Bench> MakeBench(const Flags& flags, Mode mode, size_t most_devi
   return bench;
 }
 
+// Products/s that copies to and from so many GPUs allow; 0 where there is no bus.
+double BusBound([[maybe_unused]] const Flags& flags, [[maybe_unused]] size_t devices,
+                [[maybe_unused]] const Problem& p) {
+#if GEMMD_WITH_CUDA
+  if (flags.device == "cuda") {
+    const auto in = static_cast<double>(p.m * p.k + p.k * p.n);
+    const auto out = static_cast<double>(p.m * p.n);
+    return MeasureBus(static_cast<int>(devices), out / in, flags.rounds) / (in * sizeof(float));
+  }
+#endif
+  return 0;
+}
+
 Problem Cube(int64_t size) { return DenseProblem(DType::kF32, size, size, size); }
 
 void Batches(const Flags& flags) {
   std::printf("\nbatches: products/s, %d callers with %d jobs each\n", flags.callers,
               flags.jobs_each);
-  std::printf("%-10s %12s %10s %12s %12s %8s %8s\n", "size", "engine", "a batch", "one a time",
-              "plain loop", "ratio", "to loop");
+  std::printf("%-10s %12s %10s %12s %12s %8s %8s %12s\n", "size", "engine", "a batch", "one a time",
+              "plain loop", "ratio", "to loop", "bus");
   struct Row {
     std::string name;
     std::vector<Problem> problems;
@@ -143,14 +159,16 @@ void Batches(const Flags& flags) {
     const double a_batch = static_cast<double>(product->observer.problems - problems) /
                            static_cast<double>(product->observer.batches - batches);
     double plain = 0;
+    double bus = 0;
 #if GEMMD_WITH_CUDA
     if (flags.device == "cuda" && row.problems.size() == 1) {
       plain = 1 / MeasurePlainCuda(row.problems[0], flags.force_kernel, flags.rounds).loop_s;
+      bus = BusBound(flags, 1, row.problems[0]);
     }
 #endif
-    std::printf("%-10s %12.0f %10.1f %12.0f %12.0f %8.2f %8.2f\n", row.name.c_str(), Median(ours),
-                a_batch, Median(ones), plain, Median(ours) / Median(ones),
-                plain > 0 ? Median(ours) / plain : 0);
+    std::printf("%-10s %12.0f %10.1f %12.0f %12.0f %8.2f %8.2f %12.0f\n", row.name.c_str(),
+                Median(ours), a_batch, Median(ones), plain, Median(ours) / Median(ones),
+                plain > 0 ? Median(ours) / plain : 0, bus);
     std::fflush(stdout);
   }
 }
@@ -197,6 +215,31 @@ void Stream(const Flags& flags) {
   std::printf("\n");
 }
 
+void Busy(const Flags& flags) {
+  const Problem problem = flags.tiny ? Cube(32) : DenseProblem(DType::kF32, 4096, 8192, 8192);
+  std::printf("\nbusy: %d x %d x %d, operands and results on the device, ms a product\n",
+              static_cast<int>(problem.m), static_cast<int>(problem.n),
+              static_cast<int>(problem.k));
+  const auto bench = MakeBench(flags, Mode::kProduct, 1, uint64_t{4} << 30);
+  ClosedLoop loop(*bench->engine, {{problem}, 1, 3, true});
+  std::vector<double> each;
+  std::vector<double> kernel;
+  for (int round = 0; round < flags.rounds; ++round) {
+    each.push_back(1e3 / loop.Run(flags.seconds * 2).products_per_second());
+#if GEMMD_WITH_CUDA
+    if (flags.device == "cuda") {
+      kernel.push_back(1e3 * MeasurePlainCuda(problem, flags.force_kernel, 3).kernel_s);
+    }
+#endif
+  }
+  std::printf("  engine %.3f", Median(each));
+  if (!kernel.empty()) {
+    std::printf(", kernel %.3f: busy %.3f of the time", Median(kernel),
+                Median(kernel) / Median(each));
+  }
+  std::printf("\n");
+}
+
 void Beside(const Flags& flags) {
   const int64_t large = flags.tiny ? 256 : 8192;
   const int64_t small = flags.tiny ? 8 : 64;
@@ -220,22 +263,30 @@ void Beside(const Flags& flags) {
 void AllDevices(const Flags& flags) {
   constexpr size_t kAll = 64;
   const size_t count = Open(flags).size();
-  std::printf("\ndevices: products/s with 1 and with %zu\n", count);
+  std::printf("\ndevices: products/s with 1 and with %zu\n%-8s %12s %12s %8s %12s %12s %8s\n",
+              count, "size", "one", "all", "ratio", "bus, one", "bus, all", "ratio");
   for (const int64_t size :
-       flags.tiny ? std::vector<int64_t>{8} : std::vector<int64_t>{128, 2048}) {
-    const auto one = MakeBench(flags, Mode::kProduct, 1);
-    const auto all = MakeBench(flags, Mode::kProduct, kAll);
-    const Load load{{Cube(size)}, flags.callers, size > 1000 ? 3 : flags.jobs_each};
+       flags.tiny ? std::vector<int64_t>{8} : std::vector<int64_t>{128, 2048, 8192}) {
+    const uint64_t host_bytes = (size > 5000 ? uint64_t{6} : uint64_t{2}) << 30;
+    const auto one = MakeBench(flags, Mode::kProduct, 1, host_bytes);
+    const auto all = MakeBench(flags, Mode::kProduct, kAll, host_bytes);
+    const int jobs_each = size > 5000 ? 1 : size > 1000 ? 3 : flags.jobs_each;
+    const double seconds = flags.seconds * (size > 5000 ? 4 : 1);
+    const Load load{{Cube(size)}, flags.callers, jobs_each};
     ClosedLoop one_loop(*one->engine, load);
     ClosedLoop all_loop(*all->engine, load);
     std::vector<double> with_one;
     std::vector<double> with_all;
     for (int round = 0; round < flags.rounds; ++round) {
-      with_one.push_back(one_loop.Run(flags.seconds).products_per_second());
-      with_all.push_back(all_loop.Run(flags.seconds).products_per_second());
+      with_one.push_back(one_loop.Run(seconds).products_per_second());
+      with_all.push_back(all_loop.Run(seconds).products_per_second());
     }
-    std::printf("  %-6d %12.0f %12.0f %8.2f\n", static_cast<int>(size), Median(with_one),
-                Median(with_all), Median(with_all) / Median(with_one));
+    const double bus_one = BusBound(flags, 1, Cube(size));
+    const double bus_all = BusBound(flags, count, Cube(size));
+    std::printf("%-8d %12.1f %12.1f %8.2f %12.1f %12.1f %8.2f\n", static_cast<int>(size),
+                Median(with_one), Median(with_all), Median(with_all) / Median(with_one), bus_one,
+                bus_all, bus_one > 0 ? bus_all / bus_one : 0);
+    std::fflush(stdout);
   }
 }
 
@@ -257,11 +308,8 @@ int Main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
 
   const std::vector<std::pair<std::string, void (*)(const Flags&)>> parts = {
-      {"batches", Batches},
-      {"latency", Latency},
-      {"stream", Stream},
-      {"beside", Beside},
-      {"devices", AllDevices}};
+      {"batches", Batches}, {"latency", Latency}, {"stream", Stream},
+      {"busy", Busy},       {"beside", Beside},   {"devices", AllDevices}};
   for (const std::string& asked : flags.parts) {
     bool known = false;
     for (const auto& [name, run] : parts) {

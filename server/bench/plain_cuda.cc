@@ -5,10 +5,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <latch>
+#include <memory>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "kernels/copy_pieces.h"
 #include "kernels/cuda_device_info.h"
 #include "kernels/cuda_raii.h"
 #include "kernels/cuda_status.h"
@@ -103,6 +107,68 @@ PlainCuda MeasurePlainCuda(const Problem& problem, const std::string& force_kern
   return {.loop_s = time(product, 0.03),
           .upload_s = time(upload, 0.02),
           .kernel_s = time(compute, 0.02)};
+}
+
+double MeasureBus(int devices, double out_share, int rounds) {
+  constexpr size_t kPieceBytes = size_t{512} << 10;
+  constexpr size_t kPieces = 128;  // 64 MiB, more than caches keep
+  constexpr int kTimes = 16;       // 20 ms
+  const auto out_bytes = static_cast<size_t>(out_share * kPieceBytes) / 16 * 16;
+  struct Copies {
+    int device;
+    PinnedBuffer host_in, host_out;
+    DeviceBuffer device_in, device_out;
+    Stream in, out;
+    std::vector<CopyPiece> pieces_in, pieces_out;
+  };
+  std::vector<std::unique_ptr<Copies>> all;
+  for (int device = 0; device < devices; ++device) {
+    Copies& copies = *all.emplace_back(std::make_unique<Copies>());
+    copies.device = device;
+    Check(cudaSetDevice(device));
+    Check(copies.host_in.Create(kPieces * kPieceBytes));
+    Check(copies.host_out.Create(kPieces * out_bytes));
+    Check(copies.device_in.Create(kPieces * kPieceBytes));
+    Check(copies.device_out.Create(kPieces * out_bytes));
+    Check(copies.in.Create());
+    Check(copies.out.Create());
+    const auto at = [](void* data, size_t offset) {
+      return static_cast<std::byte*>(data) + offset;
+    };
+    for (size_t i = 0; i < kPieces; ++i) {
+      copies.pieces_in.push_back({at(copies.host_in.data(), i * kPieceBytes),
+                                  at(copies.device_in.data(), i * kPieceBytes), kPieceBytes});
+      if (out_bytes == 0) continue;
+      copies.pieces_out.push_back({at(copies.device_out.data(), i * out_bytes),
+                                   at(copies.host_out.data(), i * out_bytes), out_bytes});
+    }
+  }
+
+  double best = 0;
+  for (int round = 0; round <= rounds; ++round) {  // the first does not count
+    std::latch ready(devices + 1);
+    std::vector<std::thread> threads;
+    threads.reserve(all.size());
+    for (const auto& copies : all) {
+      threads.emplace_back([&ready, &copies = *copies] {
+        Check(cudaSetDevice(copies.device));
+        ready.arrive_and_wait();
+        for (int i = 0; i < kTimes; ++i) {
+          Check(RequestCopyPieces(copies.pieces_in, copies.in.get()));
+          Check(RequestCopyPieces(copies.pieces_out, copies.out.get()));
+        }
+        Check(cudaStreamSynchronize(copies.in.get()));
+        Check(cudaStreamSynchronize(copies.out.get()));
+      });
+    }
+    ready.arrive_and_wait();
+    const absl::Time start = absl::Now();
+    for (std::thread& thread : threads) thread.join();
+    const double bytes = static_cast<double>(kPieces * kPieceBytes) * kTimes * devices;
+    const double rate = bytes / absl::ToDoubleSeconds(absl::Now() - start);
+    if (round > 0) best = std::max(best, rate);
+  }
+  return best;
 }
 
 }  // namespace gemm::bench

@@ -1,4 +1,5 @@
-// The least that a program without an engine would do with a product on the first GPU.
+// What a program without an engine gets out of GPUs: the least that it would do with a product, and
+// the most that it could copy.
 
 #ifndef GEMMD_SERVER_BENCH_PLAIN_CUDA_H_
 #define GEMMD_SERVER_BENCH_PLAIN_CUDA_H_
@@ -18,6 +19,11 @@ struct PlainCuda {
 // Of the kernel that an engine would choose, or `force_kernel`. Medians of `rounds` rounds. Ends
 // the process when anything goes wrong.
 PlainCuda MeasurePlainCuda(const Problem& problem, const std::string& force_kernel, int rounds);
+
+// What the first `devices` GPUs can bring in at once, in bytes a second of all of them, while
+// `out_share` times as many bytes go out: by copy engines, page-locked memory, pieces of 512 KiB.
+// The best of `rounds` rounds, since it is a bound.
+double MeasureBus(int devices, double out_share, int rounds);
 
 }  // namespace gemm::bench
 

@@ -16,16 +16,29 @@ namespace {
 constexpr size_t kArgsBytes = 64 << 10;  // grown when a batch asks for more
 
 // Large operands are asked for in chunks, CudaLane::chunks_ of them at a time, so that a copy for a
-// small batch gets between them.
-constexpr size_t kChunkBytes = size_t{4} << 20;
+// small batch gets between them. Short chunks are over before the thread has woken to ask for the
+// next: they are for when small batches are about.
+constexpr size_t kChunkBytes = size_t{8} << 20;
+constexpr size_t kChunkBytesBesideSmall = size_t{4} << 20;
 
-// On the short road a kernel copies. A copy engine takes 2 us to begin, and what follows it as long
-// to notice the end; it is faster for a piece of more than this.
+// On the short road a kernel copies what is little. A copy engine takes 2 us to begin, and what
+// follows it as long to notice the end; it is faster for a piece of more than kMostAlone, and keeps
+// the bus busier with several that are more than kMostTogether in all and not too short.
 constexpr size_t kMostAlone = size_t{2} << 20;
+constexpr size_t kMostTogether = size_t{512} << 10;
+constexpr size_t kLeastMeanPiece = size_t{16} << 10;
 
 // Beside large batches a kernel waits until a block of theirs ends, which may take a millisecond,
 // so up to so many pieces are left to a copy engine.
 constexpr size_t kMostBesideLarge = 4;
+
+bool IsForEngine(std::span<const CopyPiece> pieces, bool beside_large) {
+  if (beside_large && pieces.size() <= kMostBesideLarge) return true;
+  size_t bytes = 0;
+  for (const CopyPiece& piece : pieces) bytes += piece.bytes;
+  if (pieces.size() == 1) return bytes > kMostAlone;
+  return bytes > kMostTogether && bytes >= pieces.size() * kLeastMeanPiece;
+}
 
 // How long a lane looks for the end of a batch without pause. Sleeping and waking take longer than
 // a small batch; one that takes longer waits for room on the device.
@@ -155,11 +168,8 @@ absl::Status CudaLane::RunLong(CudaBatch& batch, absl::Duration* compute) {
   GEMM_RETURN_IF_CUDA_FAILS("recording an event", cudaEventRecord(copied_in_.get(), stream));
   Launch(batch, memory.data());
   GEMM_RETURN_IF_CUDA_FAILS("recording an event", cudaEventRecord(computed_.get(), stream));
-  for (const CopyPiece& piece : PiecesOut(batch, memory.data())) {
-    GEMM_RETURN_IF_CUDA_FAILS(
-        "copying results out",
-        cudaMemcpyAsync(piece.to, piece.from, piece.bytes, cudaMemcpyDeviceToHost, stream));
-  }
+  GEMM_RETURN_IF_CUDA_FAILS("copying results out",
+                            RequestCopyPieces(PiecesOut(batch, memory.data()), stream));
   GEMM_RETURN_IF_CUDA_FAILS("recording an event", cudaEventRecord(copied_out_.get(), stream));
   GEMM_RETURN_IF_CUDA_FAILS("computing", cudaEventSynchronize(copied_out_.get()));
 
@@ -207,18 +217,13 @@ std::vector<CopyPiece> CudaLane::PiecesOut(const CudaBatch& batch, std::byte* me
 absl::Status CudaLane::CopyShort(std::span<const CopyPiece> pieces, cudaMemcpyKind kind) {
   if (pieces.empty()) return absl::OkStatus();
   const bool beside_large = shared_.long_roads.load(std::memory_order_relaxed) > 0;
-  const bool by_engine = (pieces.size() == 1 && pieces[0].bytes > kMostAlone) ||
-                         (beside_large && pieces.size() <= kMostBesideLarge);
-  if (!by_engine) {
+  if (!IsForEngine(pieces, beside_large)) {
     GEMM_RETURN_IF_CUDA_FAILS("copying small pieces", LaunchCopyPieces(pieces, stream_.get()));
     return absl::OkStatus();
   }
-  for (const CopyPiece& piece : pieces) {
-    GEMM_RETURN_IF_CUDA_FAILS(
-        "copying small pieces",
-        cudaMemcpyAsync(piece.to, piece.from, piece.bytes, kind, stream_.get()));
-  }
+  GEMM_RETURN_IF_CUDA_FAILS("copying small pieces", RequestCopyPieces(pieces, stream_.get()));
   if (beside_large && kind == cudaMemcpyHostToDevice) {
+    shared_.short_copies.fetch_add(1, std::memory_order_relaxed);
     GEMM_RETURN_IF_CUDA_FAILS("recording an event",
                               cudaEventRecord(short_copied_.get(), stream_.get()));
     const std::lock_guard lock(shared_.mutex);
@@ -257,9 +262,13 @@ absl::Status CudaLane::CopyInLong(std::span<const CopyPiece> pieces) {
   // One lane after another: of two that share the bus, both would compute later.
   const std::lock_guard turn(shared_.upload);
   GEMM_RETURN_IF_CUDA_FAILS("recording an event", cudaEventRecord(start_.get(), stream));
+  const uint64_t short_copies = shared_.short_copies.load(std::memory_order_relaxed);
+  const size_t chunk_bytes =
+      short_copies == shared_.short_copies_before ? kChunkBytes : kChunkBytesBesideSmall;
+  shared_.short_copies_before = short_copies;
   size_t chunks = 0;
   for (const CopyPiece& piece : pieces) {
-    for (size_t at = 0; at < piece.bytes; at += kChunkBytes) {
+    for (size_t at = 0; at < piece.bytes; at += chunk_bytes) {
       const cudaEvent_t chunk = chunks_[chunks++ % chunks_.size()].get();
       GEMM_RETURN_IF_CUDA_FAILS("copying operands in", cudaEventSynchronize(chunk));
       if (absl::Status status = LetShortCopiesPass(); !status.ok()) return status;
@@ -267,7 +276,7 @@ absl::Status CudaLane::CopyInLong(std::span<const CopyPiece> pieces) {
           "copying operands in",
           cudaMemcpyAsync(static_cast<std::byte*>(piece.to) + at,
                           static_cast<const std::byte*>(piece.from) + at,
-                          std::min(kChunkBytes, piece.bytes - at), cudaMemcpyHostToDevice, stream));
+                          std::min(chunk_bytes, piece.bytes - at), cudaMemcpyHostToDevice, stream));
       GEMM_RETURN_IF_CUDA_FAILS("recording an event", cudaEventRecord(chunk, stream));
     }
   }

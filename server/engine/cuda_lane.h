@@ -35,6 +35,10 @@ class CudaLane {
     ByteBudget memory;               // of batches on the long road
     std::atomic<int> long_roads{0};  // batches that are on it
     std::mutex upload;               // whose turn it is to bring in a long road's operands
+    // Copies of small batches beside long roads; and, protected by upload, how many there had been
+    // at the last turn.
+    std::atomic<uint64_t> short_copies{0};
+    uint64_t short_copies_before = 0;
 
     // Copies of small batches that the next chunk of an upload has to let pass. A copy engine that
     // is kept busy by one stream would take up others' copies when that one's are all done.

@@ -289,6 +289,20 @@ TEST_F(CudaDeviceTest, BitsDoNotDependOnCompany) {
   }
 }
 
+TEST_F(CudaDeviceTest, BatchesThatCopyEnginesCarryAreExactAndWriteNothingElse) {
+  std::vector<std::future<Outcome>> outcomes;
+  for (unsigned i = 0; i < 60; ++i) {
+    outcomes.push_back(Submit(MakeJob({DenseProblem(DType::kF32, 256, 250 - i % 3, 256),
+                                       DenseProblem(DType::kF32, 129 + i, 200, 150)},
+                                      i)));
+  }
+  for (std::future<Outcome>& future : outcomes) {
+    const Outcome outcome = future.get();
+    ExpectExact(outcome);
+    ExpectCanaries(*outcome.job);
+  }
+}
+
 TEST_F(CudaDeviceTest, MixedProductsOfOneJobAreExactAndWriteNothingElse) {
   auto job = MakeJob(MixedProblems(60, 5));
   job->products[20].status = absl::CancelledError("refused before");
