@@ -114,6 +114,7 @@ if [[ ${full} == yes ]]; then
     checked "Tests without gRPC, thread sanitizer" run_sanitized tsan '^nogrpc$'
   fi
   checked "clang-tidy" tests/tidy.sh
+  checked "Build (rpc_floor, for the tests of links)" cmake --build --preset dev --target rpc_floor
   checked "Long tests" run_tests dev '^full$'
   if [[ ${install} == no ]] || stage "Packages for the image" deploy/install-deps.sh image; then
     checked "Bundle and image" build/venv/bin/python -m pytest tests/package

@@ -1,5 +1,12 @@
 #include "server/bench/contender.h"
 
+#include <fcntl.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -68,22 +75,33 @@ void AnswerWithSamples(const std::string& kind, const std::string& address) {
   }
 }
 
+// For the threads that begin after it.
+void EnterNetworkNamespace(const std::string& name) {
+  const int fd = open(absl::StrCat("/run/netns/", name).c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0 || setns(fd, CLONE_NEWNET) != 0) {
+    std::cerr << "rpc_floor: cannot enter the network namespace " << name << ": "
+              << std::strerror(errno) << "\n";
+    std::exit(1);
+  }
+  close(fd);
+}
+
 }  // namespace
 
-Contender::Contender(const ContenderKind& kind, const std::string& unix_folder) : kind_(kind) {
+Contender::Contender(const ContenderKind& kind, const ServerPlace& place) : kind_(kind) {
   const std::string tuned = kind.tuned ? "tuned" : "untuned";
   std::string address = kind.gemmd_address;
   if (address.empty()) {
-    const std::string listen =
-        unix_folder.empty()
-            ? "127.0.0.1:0"
-            : absl::StrCat("unix:", unix_folder, "/", absl::StrReplaceAll(kind.name, {{" ", "_"}}));
-    server_ =
-        std::make_unique<ChildProcess>(std::vector<std::string>{"serve", tuned, kind.name, listen});
+    const std::string listen = place.unix_folder.empty()
+                                   ? absl::StrCat(place.host, ":0")
+                                   : absl::StrCat("unix:", place.unix_folder, "/",
+                                                  absl::StrReplaceAll(kind.name, {{" ", "_"}}));
+    server_ = std::make_unique<ChildProcess>(
+        std::vector<std::string>{"serve", tuned, kind.name, listen, place.network_namespace});
     address = server_->ReadLine();
   }
-  client_ =
-      std::make_unique<ChildProcess>(std::vector<std::string>{"call", tuned, kind.name, address});
+  client_ = std::make_unique<ChildProcess>(
+      std::vector<std::string>{"call", tuned, kind.name, address, ""});
 }
 
 Sample Contender::Measure(const BenchCase& bench_case, int calls_per_channel) {
@@ -94,7 +112,8 @@ Sample Contender::Measure(const BenchCase& bench_case, int calls_per_channel) {
 }
 
 int RunChild(const std::vector<std::string>& arguments) {
-  if (arguments.size() != 4) return 2;
+  if (arguments.size() != 5) return 2;
+  if (!arguments[4].empty()) EnterNetworkNamespace(arguments[4]);
   const std::string& kind = arguments[2];
   const std::string& address = arguments[3];
   if (arguments[1] == "tuned") TuneProcess();

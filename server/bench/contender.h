@@ -26,10 +26,17 @@ struct ContenderKind {
   std::string gemmd_address{};  // not empty: a gemmd that runs there already
 };
 
+// Where the servers are that are started.
+struct ServerPlace {
+  std::string unix_folder{};        // not empty: UNIX sockets in that folder rather than TCP
+  std::string host = "127.0.0.1";   // to listen on
+  std::string network_namespace{};  // not empty: one of `ip netns`
+};
+
 class Contender {
  public:
-  // Starts what is to run. `unix_folder`: not empty for sockets in that folder rather than TCP.
-  Contender(const ContenderKind& kind, const std::string& unix_folder);
+  // Starts what is to run.
+  Contender(const ContenderKind& kind, const ServerPlace& place);
 
   const std::string& name() const { return kind_.name; }
   Sample Measure(const BenchCase& bench_case, int calls_per_channel);

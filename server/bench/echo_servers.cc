@@ -44,8 +44,9 @@ void BuildAndServe(grpc::ServerBuilder& builder, const std::string& address) {
     std::fprintf(stderr, "rpc_floor: cannot listen on %s\n", address.c_str());
     std::exit(1);
   }
+  const std::string host = address.substr(0, address.rfind(':'));
   const bool is_unix = absl::StartsWith(address, "unix:");
-  std::printf("%s\n", is_unix ? address.c_str() : absl::StrCat("127.0.0.1:", port).c_str());
+  std::printf("%s\n", is_unix ? address.c_str() : absl::StrCat(host, ":", port).c_str());
   std::fflush(stdout);
   while (std::getchar() != EOF) continue;
   std::_Exit(0);

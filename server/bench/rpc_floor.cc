@@ -42,6 +42,7 @@ struct Flags {
   bool untuned_clients = false;
   bool floor_only = false;
   bool unix_sockets = false;
+  ServerPlace place;
   int rounds = 7;
   double round_seconds = 0.4;
   std::string json;
@@ -114,6 +115,10 @@ int Main(int argc, char** argv) {
                "Each gemmd also through a client whose process is as it was started");
   app.add_flag("--floor-only", flags.floor_only, "Leave plain echo and stubs out");
   app.add_flag("--unix", flags.unix_sockets, "UNIX sockets for all but gemmd");
+  app.add_option("--server-host", flags.place.host, "IPv4 address that the servers listen on")
+      ->capture_default_str();
+  app.add_option("--server-netns", flags.place.network_namespace,
+                 "Network namespace that the servers run in (ip netns; needs root)");
   app.add_option("--rounds", flags.rounds, "Turns of each contender")->capture_default_str();
   app.add_option("--round-seconds", flags.round_seconds, "About how long a turn takes")
       ->capture_default_str();
@@ -127,14 +132,14 @@ int Main(int argc, char** argv) {
       return 2;
     }
   }
-  std::string sockets;
+  ServerPlace& place = flags.place;
   if (flags.unix_sockets) {
     char folder[] = "/tmp/rpc_floor.XXXXXX";
     if (mkdtemp(folder) == nullptr) return 1;
-    sockets = folder;
+    place.unix_folder = folder;
   }
   std::vector<Contender> contenders;
-  for (const ContenderKind& kind : ContenderKinds(flags)) contenders.emplace_back(kind, sockets);
+  for (const ContenderKind& kind : ContenderKinds(flags)) contenders.emplace_back(kind, place);
 
   std::ofstream json(flags.json, std::ios::app);
   const std::string date = absl::FormatTime("%Y-%m-%d", absl::Now(), absl::UTCTimeZone());
@@ -151,7 +156,7 @@ int Main(int argc, char** argv) {
     }
   }
   contenders.clear();
-  if (!sockets.empty()) std::filesystem::remove_all(sockets);
+  if (!place.unix_folder.empty()) std::filesystem::remove_all(place.unix_folder);
   return 0;
 }
 
