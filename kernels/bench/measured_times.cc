@@ -1,6 +1,7 @@
 #include "kernels/bench/measured_times.h"
 
 #include <algorithm>
+#include <cinttypes>
 #include <cstdio>
 #include <fstream>
 #include <map>
@@ -21,11 +22,11 @@ std::string RowText(const ShapeBucket& bucket, std::vector<KernelMicroseconds> k
     return std::pair(a.microseconds, a.kernel) < std::pair(b.microseconds, b.kernel);
   });
   char text[160];
-  const auto size = [](int8_t log2) { return 1LL << log2; };
-  std::snprintf(text, sizeof(text), "    Row(%s, \"%c%c\", %6lld, %6lld, %6lld, %5lld, {",
+  const Problem centre = CentreOf(bucket);
+  std::snprintf(text, sizeof(text),
+                "    Row(%s, \"%c%c\", %6" PRId64 ", %6" PRId64 ", %6" PRId64 ", %5" PRId64 ", {",
                 bucket.dtype == DType::kF32 ? "kF32" : "kF64", bucket.transpose_a ? 'T' : 'N',
-                bucket.transpose_b ? 'T' : 'N', size(bucket.log2_m), size(bucket.log2_n),
-                size(bucket.log2_k), size(bucket.log2_batch));
+                bucket.transpose_b ? 'T' : 'N', centre.m, centre.n, centre.k, centre.batch_count);
   std::string row = text;
   for (size_t i = 0; i < kernels.size() && i < static_cast<size_t>(kKernelsARow); ++i) {
     if (kernels[i].microseconds > kWorthARow * kernels[0].microseconds) break;

@@ -69,6 +69,37 @@ std::vector<BenchShape> Grid(DType dtype) {
       }
     }
   }
+  if (!f32) return grid;
+  // The same with ragged rows: no family of f64 minds them.
+  const auto add_ragged = [&](BenchShape shape) {
+    ShapeBucket bucket = BucketOf(BenchProblem(shape, dtype));
+    bucket.ragged = true;
+    const Problem centre = CentreOf(bucket);
+    shape.m = centre.m;
+    shape.n = centre.n;
+    shape.k = centre.k;
+    add(shape);
+  };
+  for (int64_t m : {1, 4, 16, 64, 256, 1024, 4096}) {
+    for (int64_t n : {1, 4, 16, 64, 256, 1024, 4096}) {
+      for (int64_t k : {4, 16, 64, 256, 1024, 4096, 16384}) add_ragged({m, n, k});
+    }
+  }
+  for (int64_t m : {128, 512, 2048}) {
+    for (int64_t n : {128, 512, 2048}) {
+      for (int64_t k : {128, 512, 2048}) add_ragged({m, n, k});
+    }
+  }
+  for (int64_t m : {64, 512, 4096}) {
+    for (int64_t n : {64, 512, 4096}) {
+      for (int64_t k : {16, 256, 4096}) {
+        add_ragged({m, n, k, 1, false, true});
+        add_ragged({m, n, k, 1, true, false});
+        add_ragged({m, n, k, 1, true, true});
+      }
+    }
+  }
+  for (int64_t size : {64, 256}) add_ragged({size, size, size, 16});
   return grid;
 }
 

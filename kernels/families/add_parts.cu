@@ -25,10 +25,10 @@ __global__ void __launch_bounds__(kThreads) AddParts(const __grid_constant__ Ffm
   while (StreamKShare::Start(g, first + 1) <= begin) ++first;
   int last = first;
   while (StreamKShare::Start(g, last + 1) < end) ++last;
+  WaitForKernelBefore();
   if (first == last) return;  // a tile that one has summed whole
   FfmaPiece piece;
   FfmaTileAt(g, g.whole_tiles + tile, &piece);
-  WaitForKernelBefore();
   constexpr int kTileN = kElements / kTileM;
   constexpr int kGroups = kTileN / 4;
   for (int64_t batch = blockIdx.y; batch < g.p.batch_count; batch += gridDim.y) {

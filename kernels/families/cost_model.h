@@ -5,7 +5,9 @@
 // A wave is one tile on every multiprocessor. Tiles that share a multiprocessor share its
 // arithmetic, so counting them as waves that follow each other costs the same, and a last wave that
 // fills half the device still takes a whole wave: that is what makes large tiles lose on small
-// problems. A wave takes the larger of
+// problems. Where blocks end and others take their places, what is left over after full rounds may
+// find two places on one multiprocessor, and does the more often the more is left: it then takes
+// as long as two. A wave takes the larger of
 //
 //   math   the tile's multiply-adds, edges of D that fall outside included, at the fraction of the
 //          multiprocessor's peak that the configuration reaches on large products. To begin and to
@@ -39,6 +41,7 @@ struct TileCost {
   double begin = 0;          // beginning and ending a tile, in products of its sum
   double copy_seconds = 0;   // of a tile: copying that no arithmetic hides
   int together = 1;          // tiles on a multiprocessor that it takes to reach math_fraction
+  bool refilled = false;     // a block a tile: places are filled again as they become free
 };
 
 // Of one tile that runs at a fraction of its multiprocessor's peak.
@@ -49,6 +52,31 @@ inline double ModelTile(const Problem& problem, const DeviceInfo& device, const 
   const double flops = 2.0 * cost.tile_m * cost.tile_n * products;
   return flops * std::max(1, device.multiprocessors) / (std::max(1.0, peak) * fraction) +
          cost.copy_seconds;
+}
+
+// Of `count` tiles that share a multiprocessor.
+inline double ModelTogether(const Problem& problem, const DeviceInfo& device, const TileCost& cost,
+                            double count, double products) {
+  if (count <= 0) return 0;
+  const double share = cost.together > 1 ? (count - 1) / (cost.together - 1) : 1;
+  const double fraction = cost.lone_fraction + share * (cost.math_fraction - cost.lone_fraction);
+  return count * ModelTile(problem, device, cost, fraction, products);
+}
+
+// Of all tiles where places are filled again.
+inline double ModelRefilled(const Problem& problem, const DeviceInfo& device, const TileCost& cost,
+                            double tiles, double products) {
+  const double multiprocessors = std::max(1, device.multiprocessors);
+  const double rounds = std::floor(tiles / (multiprocessors * cost.together));
+  const double left = (tiles - rounds * multiprocessors * cost.together) / multiprocessors;
+  const auto at = [&](double count) {
+    return ModelTogether(problem, device, cost, count, products);
+  };
+  double seconds = rounds * at(cost.together) + at(std::ceil(left));
+  if (rounds > 0 && left > 0 && std::ceil(left) < cost.together) {
+    seconds += (left - std::ceil(left) + 1) * (at(std::ceil(left) + 1) - at(std::ceil(left)));
+  }
+  return seconds;
 }
 
 // Writing D, and reading C: all there is when k is 0.
@@ -71,9 +99,12 @@ inline double ModelTileSeconds(const Problem& problem, const DeviceInfo& device,
   // What is left over is too few to share a multiprocessor as it takes.
   const double alone = std::fmod(waves, cost.together);
   const double math_seconds =
-      (waves - alone) * ModelTile(problem, device, cost, cost.math_fraction, k + cost.begin) +
-      (alone > 0 ? alone * ModelTile(problem, device, cost, cost.lone_fraction, k + cost.begin)
-                 : 0);
+      cost.refilled
+          ? ModelRefilled(problem, device, cost, tiles, k + cost.begin)
+          : (waves - alone) * ModelTile(problem, device, cost, cost.math_fraction, k + cost.begin) +
+                (alone > 0
+                     ? alone * ModelTile(problem, device, cost, cost.lone_fraction, k + cost.begin)
+                     : 0);
   const double bytes_seconds = waves * std::min(tiles, multiprocessors) *
                                (cost.tile_m + cost.tile_n) * k * element_bytes /
                                std::max(1.0, device.memory_bytes_per_second);

@@ -21,7 +21,8 @@ namespace {
 // Starting, packing, and the second passes: NVIDIA H200, 2026-11-30.
 constexpr double kStartSeconds = 3.7e-6;
 constexpr double kPackSeconds = 4.4e-6;
-constexpr double kAddChunksSeconds = 3e-6;
+constexpr double kPackForQuartersSeconds = 6.6e-6;
+constexpr double kAddChunksSeconds = 1.2e-6;
 constexpr double kAddPartsSeconds = 7.4e-6;
 // Of the memory's rate: reading and writing what is packed, and sums of chunks. Parts of cut tiles
 // stay in the L2 cache.
@@ -30,7 +31,7 @@ constexpr double kChunksFraction = 0.85;
 constexpr double kPartsFraction = 2.6;
 // What copying one operand on its way, 4 bytes at a time, adds to the time of a tile of 64 results
 // in the other direction.
-constexpr double kCopying = 0.15;
+constexpr double kCopying = 0.1;
 
 // Multiply-adds of a multiprocessor in about a millisecond. A block works no longer, where its
 // tiles allow it: small products on a stream of higher priority wait for blocks to end.
@@ -94,7 +95,8 @@ double FfmaFamily::ModelSeconds(const Problem& problem, const DeviceInfo& device
   };
   double seconds = kStartSeconds;
   if (rounds.packed_elements() > 0) {
-    seconds += count * kPackSeconds + there_and_back(rounds.packed_elements(), kPackFraction);
+    seconds += count * (ffma.shape.slices > 1 ? kPackForQuartersSeconds : kPackSeconds) +
+               there_and_back(rounds.packed_elements(), kPackFraction);
   }
   if (rounds.second_pass()) {
     seconds +=
@@ -109,7 +111,8 @@ double FfmaFamily::ModelSeconds(const Problem& problem, const DeviceInfo& device
                       .math_fraction = ffma.math_fraction / slower,
                       .lone_fraction = ffma.lone_fraction / slower,
                       .begin = ffma.begin + (rounds.store_16() ? 0 : ffma.ragged),
-                      .together = ffma.shape.blocks};
+                      .together = ffma.shape.blocks,
+                      .refilled = ffma.shape.slices > 1};
   if (stream_k && ReadsAB(problem)) {
     // A worker's whole tiles and its share of the cut ones, whose sums it begins and ends too.
     const StreamKOrder order(problem);
@@ -217,16 +220,23 @@ cudaError_t FfmaFamily::Launch(const Plan& plan, const void* args, const void* /
                        : ffma.shape.slices > 1 ? g.work
                                                : TileBlocks(ffma.shape, g, multiprocessors);
     const FfmaKernel kernel{ffma.shape, round.feed_a, round.feed_b};
-    cudaLaunchAttribute early;
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchAttribute attributes[2];
+    unsigned count = 0;
+    if (packs) {  // behind anything else it must not start early
+      attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (round.cluster > 1) {
+      attributes[count].id = cudaLaunchAttributeClusterDimension;
+      attributes[count++].val.clusterDim = {static_cast<unsigned>(round.cluster), 1, 1};
+    }
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3(static_cast<unsigned>(blocks));
     config.blockDim = dim3(static_cast<unsigned>(ffma.shape.threads()));
     config.dynamicSmemBytes = static_cast<size_t>(kernel.shared_bytes());
     config.stream = stream;
-    config.attrs = &early;
-    config.numAttrs = packs ? 1 : 0;  // behind anything else it must not start early
+    config.attrs = attributes;
+    config.numAttrs = count;
     const FfmaFunction function =
         functions_[plan.config]
             .by_feed[static_cast<int>(round.feed_a)][static_cast<int>(round.feed_b)];

@@ -69,6 +69,7 @@ struct FfmaGemm {
   int tiles_m;
   int tiles_n;
   int chunks;
+  int together;      // chunks of a tile that follow each other, all or one
   int work;          // batch_count * chunks * tiles, of stream_k only whole tiles
   int chunk_length;  // see sum_order.h
   int slice_length;  // products that a warp of those that share a tile sums: a quarter, or all

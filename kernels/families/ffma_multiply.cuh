@@ -32,6 +32,7 @@
 #include <cuda_runtime.h>
 
 #include "kernels/families/ffma_feed.cuh"
+#include "kernels/families/ffma_meet.cuh"
 #include "kernels/families/ffma_pieces.cuh"
 #include "kernels/families/ffma_tile.cuh"
 #include "kernels/ptx/dependent_launch.cuh"
@@ -211,59 +212,6 @@ __device__ __forceinline__ void FfmaSum(const FfmaGemm& g, int i, int slice, uin
   }
 }
 
-// Adds the quarters of a tile in the ring, which nothing writes any more: a block whose warps share
-// tiles has one piece of work. Each warp of a tile stores a part of it.
-template <FfmaKernel kKernel>
-__device__ __forceinline__ void FfmaMeet(
-    const FfmaGemm& g, const FfmaPiece& piece, uint32_t ring,
-    const float (&sum)[kKernel.shape.rows][kKernel.shape.columns]) {
-  using Layout = FfmaLayout<kKernel>;
-  constexpr int kSlices = kKernel.shape.slices;
-  constexpr int kGroups = Layout::kRows * Layout::kColumns / 4;
-  static_assert(Layout::kStageBytes * kKernel.shape.stages >= Layout::kConsumers * kGroups * 512,
-                "the sums fit the ring");
-  const FfmaPlace<kKernel> at(ThreadIndexAgain());
-  const uint32_t mine =
-      ring + (((at.slice * Layout::kTileWarps + at.tile_warp) * kGroups) * 32 + at.lane) * 16;
-  NamedBarrier<1, 32 * Layout::kConsumers>();
-#pragma unroll
-  for (int i = 0; i < Layout::kRows; ++i) {
-#pragma unroll
-    for (int q = 0; q < Layout::kColumns / 4; ++q) {
-      StoreShared4(
-          mine + (i * Layout::kColumns / 4 + q) * 512,
-          make_float4(Multiply(g.one, sum[i][4 * q]), Multiply(g.one, sum[i][4 * q + 1]),
-                      Multiply(g.one, sum[i][4 * q + 2]), Multiply(g.one, sum[i][4 * q + 3])));
-    }
-  }
-  NamedBarrier<1, 32 * Layout::kConsumers>();
-  const int64_t row0 = int64_t{piece.tile_m} * Layout::kTileM + at.row;
-  const int64_t column0 = int64_t{piece.tile_n} * Layout::kTileN + at.column;
-#pragma unroll 4
-  for (int e = 0; e < kGroups / kSlices; ++e) {
-    const int id = at.slice * (kGroups / kSlices) + e;
-    const uint32_t from = ring + ((at.tile_warp * kGroups + id) * 32 + at.lane) * 16;
-    float4 total = LoadShared4(from);
-#pragma unroll
-    for (int s = 1; s < kSlices; ++s) {
-      const float4 v = LoadShared4(from + s * Layout::kTileWarps * kGroups * 512);
-      total.x = __fadd_rn(total.x, v.x);
-      total.y = __fadd_rn(total.y, v.y);
-      total.z = __fadd_rn(total.z, v.z);
-      total.w = __fadd_rn(total.w, v.w);
-    }
-    const int i = id / (Layout::kColumns / 4);
-    const int64_t row = row0 + i / 4 * Layout::kRowGroup + i % 4;
-    const int64_t column = column0 + id % (Layout::kColumns / 4) * Layout::kColumnGroup;
-    if (piece.part < 0) {
-      FfmaStoreFour(g.p, g.store_16, piece.batch, row, column, total);
-    } else if (row < g.p.m && column < g.p.n) {
-      *reinterpret_cast<float4*>(g.partial + (piece.part * g.p.m + row) * g.partial_pitch +
-                                 column) = total;
-    }
-  }
-}
-
 // Stores a tile that one warp of each place has summed, or its part.
 template <FfmaKernel kKernel>
 __device__ __forceinline__ void FfmaStore(const FfmaGemm& g, const FfmaPiece& piece,
@@ -306,6 +254,7 @@ __device__ __forceinline__ void FfmaMultiply(const FfmaGemm& g, const CUtensorMa
     }
     BarrierInitFence();
   }
+  LetKernelAfterStart();
   __syncthreads();
 
   if (static_cast<int>(threadIdx.x) >= 32 * Layout::kConsumers) {

@@ -32,6 +32,7 @@ __device__ __forceinline__ void FfmaTileAt(const FfmaGemm& g, int index, FfmaPie
   piece->tile_m = group * kGroup + index - piece->tile_n * height;
 }
 
+// The chunks of a tile are a cluster, or come after those before them of all tiles.
 struct FfmaTiles {
   __device__ __forceinline__ static int Count(const FfmaGemm& g) {
     const int first = static_cast<int>(blockIdx.x);
@@ -43,10 +44,11 @@ struct FfmaTiles {
     FfmaPiece piece;
     const int index = static_cast<int>(blockIdx.x) + i * static_cast<int>(gridDim.x);
     const int tiles = g.tiles_m * g.tiles_n;
-    const int matrix = index / tiles;
-    FfmaTileAt(g, index - matrix * tiles, &piece);
-    const int batch = matrix / g.chunks;
-    const int chunk = matrix - batch * g.chunks;
+    const int in_cluster = index % g.together;
+    const int matrix = index / g.together / tiles;
+    FfmaTileAt(g, index / g.together - matrix * tiles, &piece);
+    const int batch = matrix * g.together / g.chunks;
+    const int chunk = matrix * g.together - batch * g.chunks + in_cluster;
     piece.batch = batch;
     piece.begin = chunk * g.chunk_length;
     piece.length = min(g.chunk_length, static_cast<int>(g.p.k) - piece.begin);

@@ -18,6 +18,16 @@ size_t Aligned(int64_t elements) {
   return (static_cast<size_t>(elements) * sizeof(float) + 255) / 256 * 256;
 }
 
+// Whether the chunks of a tile run as a cluster, which spares the second pass. Two blocks always
+// find places near each other; of 264 places for clusters of three to eight an H200 fills 224 to
+// 248 at a time (2026-11-30), and what is left over takes a wave of its own.
+bool FitClusters(int64_t chunks, int64_t blocks, const FfmaShape& shape) {
+  constexpr int64_t kMostBlocks = 112;  // for each place on a multiprocessor
+  constexpr int64_t kMostChunks = 8;    // in a cluster on whatever device
+  return chunks == 2 ||
+         (chunks > 2 && chunks <= kMostChunks && blocks <= kMostBlocks * shape.blocks);
+}
+
 bool Aligned16(const MatrixLayout& layout, int64_t batch_count) {
   return layout.alignment_bytes % 16 == 0 && layout.ld % 4 == 0 &&
          (batch_count == 1 || layout.batch_stride % 4 == 0);
@@ -97,7 +107,11 @@ FfmaRounds::FfmaRounds(const Problem& problem, const FfmaConfig& config, FfmaPac
   chunk_length_ = ChunkLength(config.numerics, problem);
   chunks_ = depth_ > 0 ? ChunkCount(config.numerics, problem) : 1;
   partial_pitch_ = TilesOf(b_.panel, 4) * 4;
-  partial_elements_ = chunks_ > 1 ? chunks_ * a_.panel * partial_pitch_ : 0;
+  const int64_t tiles =
+      TilesOf(a_.panel, config.shape.tile_m()) * TilesOf(b_.panel, config.shape.tile_n()) * chunks_;
+  clustered_ =
+      config.shape.slices > 1 && FitClusters(chunks_, tiles * problem.batch_count, config.shape);
+  partial_elements_ = chunks_ > 1 && !clustered_ ? chunks_ * a_.panel * partial_pitch_ : 0;
   if (config.numerics == NumericsClass::kStreamK && depth_ > 0) {
     const StreamKOrder order(problem);
     partial_elements_ = (order.cut_tiles + order.sharers) * order.tile_m * order.tile_n;
@@ -105,8 +119,6 @@ FfmaRounds::FfmaRounds(const Problem& problem, const FfmaConfig& config, FfmaPac
 
   panels_m_ = TilesOf(p.m, a_.panel);
   panels_n_ = TilesOf(p.n, b_.panel);
-  const int64_t tiles =
-      TilesOf(a_.panel, config.shape.tile_m()) * TilesOf(b_.panel, config.shape.tile_n()) * chunks_;
   matrices_ = std::min(kMaxWork / std::max<int64_t>(1, tiles), problem.batch_count);
   const auto bound = [this](int64_t most, int64_t elements) {
     if (elements > 0) matrices_ = std::min(matrices_, most / elements);
@@ -195,6 +207,7 @@ FfmaRound FfmaRounds::Round(int64_t index, const Operands& operands) const {
   round.offset_b = offset_b_;
   round.offset_partial = offset_partial_;
   round.second_pass = partial_elements_ > 0;
+  round.cluster = clustered_ ? static_cast<int>(chunks_) : 1;
   FfmaGemm& g = round.gemm;
   g.p = MakeStridedGemm<float>(problem_, operands);
   g.p.m = std::min(a_.panel, g.p.m - row);
@@ -224,6 +237,7 @@ FfmaRound FfmaRounds::Round(int64_t index, const Operands& operands) const {
   g.chunk_length = static_cast<int>(std::min<int64_t>(chunk_length_, kMaxDepth + 64));
   g.slice_length = g.chunk_length / config_.shape.slices;
   g.one = 1;
+  g.together = clustered_ ? g.chunks : 1;
   g.partial_pitch = partial_pitch_;
   if (config_.numerics == NumericsClass::kStreamK) {
     g.whole_tiles = g.tiles_m * g.tiles_n;  // of empty sums

@@ -27,6 +27,7 @@ struct FfmaRound {
   size_t offset_b;  // into it
   size_t offset_partial;
   bool second_pass;
+  int cluster;  // blocks: the chunks of a tile, which then need no second pass; else 1
   FfmaFeed feed_a;
   FfmaFeed feed_b;
 
@@ -97,6 +98,7 @@ class FfmaRounds {
   Side b_;
   int64_t chunk_length_;
   int64_t chunks_;
+  bool clustered_;  // chunks meet in clusters
   int64_t partial_pitch_;
   int64_t partial_elements_;  // of one matrix's panel
   int64_t matrices_;          // of the batch in one round

@@ -62,6 +62,29 @@ __device__ __forceinline__ void StoreToBlock(uint32_t address, int rank, float v
 #endif
 }
 
+// 16 bytes at what `address`, of this block's shared memory and 16-byte aligned, is in the block of
+// that rank.
+__device__ __forceinline__ float4 LoadFromBlock4(uint32_t address, int rank) {
+  float4 v;
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n"
+      ".reg .b32 there;\n"
+      "mapa.shared::cluster.u32 there, %4, %5;\n"
+      "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [there];\n"
+      "}"
+      : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+      : "r"(address), "r"(rank)
+      : "memory");
+#else
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "r"(address)
+               : "memory");
+#endif
+  return v;
+}
+
 }  // namespace gemm
 
 #endif  // GEMMD_KERNELS_PTX_CLUSTER_CUH_

@@ -16,6 +16,14 @@ __device__ __forceinline__ void WaitForKernelBefore() {
 #endif
 }
 
+// Lets the kernel after this one be started once every block has said so or has ended: it waits
+// itself for the results. From then on its blocks take up what this kernel's leave free.
+__device__ __forceinline__ void LetKernelAfterStart() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 }  // namespace gemm
 
 #endif  // GEMMD_KERNELS_PTX_DEPENDENT_LAUNCH_CUH_

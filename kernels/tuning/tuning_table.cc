@@ -11,17 +11,25 @@ namespace {
 constexpr DType kF32 = DType::kF32;
 constexpr DType kF64 = DType::kF64;
 
-constexpr int8_t Log2(int64_t power) {
-  return static_cast<int8_t>(std::bit_width(static_cast<uint64_t>(power)) - 1);
+constexpr int8_t NearestLog2(int64_t value) {
+  const auto size = static_cast<uint64_t>(std::max<int64_t>(1, value));
+  const int floor = std::bit_width(size) - 1;
+  // Past sqrt(2) times the power, the next one is nearer: size^2 > 2 * 4^floor.
+  const unsigned __int128 square = static_cast<unsigned __int128>(size) * size;
+  return static_cast<int8_t>(square >> (2 * floor + 1) != 0 ? floor + 1 : floor);
 }
 
-// How the generated files write a row: the sizes themselves rather than their logarithms, and both
-// transposes as two letters, N for as stored.
+// Rows shorter than this are never aligned, and it does not matter.
+constexpr int64_t kShortRow = 4;
+
+// How the generated files write a row: the sizes themselves rather than their logarithms, of ragged
+// rows one less, and both transposes as two letters, N for as stored.
 constexpr TuningRow Row(DType dtype, std::string_view transposes, int64_t m, int64_t n, int64_t k,
                         int64_t batch_count, std::initializer_list<MeasuredKernel> kernels) {
   TuningRow row;
-  row.bucket = {dtype,   transposes[0] == 'T', transposes[1] == 'T', Log2(m), Log2(n),
-                Log2(k), Log2(batch_count)};
+  const bool ragged = std::max({m, n, k}) % 2 != 0 && std::max({m, n, k}) > 1;
+  row.bucket = {dtype,          transposes[0] == 'T', transposes[1] == 'T',     NearestLog2(m),
+                NearestLog2(n), NearestLog2(k),       NearestLog2(batch_count), ragged};
   size_t place = 0;
   for (const MeasuredKernel& kernel : kernels) row.kernels[place++] = kernel;
   return row;
@@ -40,29 +48,34 @@ static_assert(std::is_sorted(kSm90Rows.begin(), kSm90Rows.end(),
 constexpr TuningTable kTables[] = {{90, 132, kSm90Rows}};
 constexpr TuningTable kNoTable;
 
-// Weights of a distance. A step in the batch says less than one in a size; another transpose
-// changes how operands are read, but not how much there is to do.
+// Weights of a distance. A step in the batch says less than one in a size; another transpose or
+// another alignment changes how operands are read, but not how much there is to do.
 constexpr int kSizeStep = 2;
 constexpr int kBatchStep = 1;
 constexpr int kOtherTranspose = 3;
+constexpr int kOtherAlignment = 3;
 
 int Distance(const ShapeBucket& a, const ShapeBucket& b) {
   return kSizeStep * (std::abs(a.log2_m - b.log2_m) + std::abs(a.log2_n - b.log2_n) +
                       std::abs(a.log2_k - b.log2_k)) +
          kBatchStep * std::abs(a.log2_batch - b.log2_batch) +
          kOtherTranspose *
-             ((a.transpose_a != b.transpose_a ? 1 : 0) + (a.transpose_b != b.transpose_b ? 1 : 0));
+             ((a.transpose_a != b.transpose_a ? 1 : 0) + (a.transpose_b != b.transpose_b ? 1 : 0)) +
+         kOtherAlignment * (a.ragged != b.ragged ? 1 : 0);
+}
+
+bool IsRagged(const Problem& problem) {
+  const int64_t granule = 16 / static_cast<int64_t>(SizeOf(problem.dtype));
+  const auto ragged = [granule](const MatrixLayout& layout, int64_t columns) {
+    return columns >= kShortRow && (layout.ld % granule != 0 || layout.alignment_bytes % 16 != 0);
+  };
+  return ragged(problem.a, StoredA(problem).columns) ||
+         ragged(problem.b, StoredB(problem).columns) || ragged(problem.d, problem.n);
 }
 
 }  // namespace
 
-int8_t RoundedLog2(int64_t value) {
-  const auto size = static_cast<uint64_t>(std::max<int64_t>(1, value));
-  const int floor = std::bit_width(size) - 1;
-  // Past sqrt(2) times the power, the next one is nearer: size^2 > 2 * 4^floor.
-  const unsigned __int128 square = static_cast<unsigned __int128>(size) * size;
-  return static_cast<int8_t>(square >> (2 * floor + 1) != 0 ? floor + 1 : floor);
-}
+int8_t RoundedLog2(int64_t value) { return NearestLog2(value); }
 
 ShapeBucket BucketOf(const Problem& problem) {
   return {problem.dtype,
@@ -71,13 +84,17 @@ ShapeBucket BucketOf(const Problem& problem) {
           RoundedLog2(problem.m),
           RoundedLog2(problem.n),
           RoundedLog2(problem.k),
-          RoundedLog2(problem.batch_count)};
+          RoundedLog2(problem.batch_count),
+          IsRagged(problem)};
 }
 
 Problem CentreOf(const ShapeBucket& bucket) {
-  const auto size = [](int8_t log2) { return int64_t{1} << std::min<int>(log2, 62); };
+  const auto power = [](int8_t log2) { return int64_t{1} << std::min<int>(log2, 62); };
+  const auto size = [&](int8_t log2) {
+    return power(log2) - (bucket.ragged && power(log2) > kShortRow ? 1 : 0);
+  };
   Problem problem = DenseProblem(bucket.dtype, size(bucket.log2_m), size(bucket.log2_n),
-                                 size(bucket.log2_k), size(bucket.log2_batch));
+                                 size(bucket.log2_k), power(bucket.log2_batch));
   problem.a.transposed = bucket.transpose_a;
   problem.b.transposed = bucket.transpose_b;
   problem.a.ld = StoredA(problem).columns;

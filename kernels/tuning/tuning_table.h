@@ -15,7 +15,8 @@
 
 namespace gemm {
 
-// The problems of one type and one pair of transposes whose sizes round to the same powers of two.
+// The problems of one type and one pair of transposes whose sizes round to the same powers of two,
+// those with rows that are not 16-byte aligned apart: kernels copy them differently.
 struct ShapeBucket {
   DType dtype = DType::kF32;
   bool transpose_a = false;
@@ -24,6 +25,7 @@ struct ShapeBucket {
   int8_t log2_n = 0;
   int8_t log2_k = 0;
   int8_t log2_batch = 0;
+  bool ragged = false;
 
   // NOLINTNEXTLINE(modernize-use-nullptr): it sees a 0 in what the compiler makes of this
   friend constexpr auto operator<=>(const ShapeBucket&, const ShapeBucket&) = default;
@@ -34,7 +36,8 @@ int8_t RoundedLog2(int64_t value);
 
 ShapeBucket BucketOf(const Problem& problem);
 
-// The dense product that a bucket's row was measured on: every size the power of two itself.
+// The dense product that a bucket's row was measured on: every size the power of two itself, or one
+// less if its rows are ragged.
 Problem CentreOf(const ShapeBucket& bucket);
 
 struct MeasuredKernel {

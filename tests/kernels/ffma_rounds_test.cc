@@ -154,6 +154,34 @@ TEST_P(FfmaRoundsTest, PackOnlyWhatMustBe) {
   EXPECT_EQ(FfmaRounds(problem, kStreamed, packing()).workspace_bytes(), 0u);
 }
 
+// Chunks of a tile meet in a cluster where all clusters find places at once, else in a second pass.
+TEST_P(FfmaRoundsTest, ClusterChunksThatFit) {
+  struct Case {
+    Problem problem;
+    int64_t chunks;
+    bool clustered;
+  };
+  const Case cases[] = {
+      {DenseProblem(DType::kF32, 128, 4096, 4096), 2, true},     // 256 blocks, two by two
+      {DenseProblem(DType::kF32, 64, 3072, 1024), 4, true},      // 192 blocks
+      {DenseProblem(DType::kF32, 64, 4096, 4096), 4, false},     // 256
+      {DenseProblem(DType::kF32, 64, 3072, 1024, 8), 4, false},  // 192 of each matrix
+      {DenseProblem(DType::kF32, 256, 256, 8192), 16, false},    // more than a cluster has
+      {DenseProblem(DType::kF32, 1024, 1024, 1024), 1, false},
+  };
+  for (const Case& c : cases) {
+    const FfmaRounds rounds(c.problem, kShared, packing());
+    EXPECT_EQ(rounds.chunks(), c.chunks);
+    ASSERT_EQ(rounds.count(), 1);
+    const FfmaRound round = rounds.Round(0, {});
+    EXPECT_EQ(round.cluster, c.clustered ? c.chunks : 1);
+    EXPECT_EQ(round.gemm.together, round.cluster);
+    EXPECT_EQ(round.gemm.work % round.cluster, 0);
+    EXPECT_EQ(round.second_pass, c.chunks > 1 && !c.clustered);
+    EXPECT_EQ(rounds.second_pass(), round.second_pass);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Feeds, FfmaRoundsTest,
                          ::testing::Values(FfmaPacking::kAll, FfmaPacking::kWherePays,
                                            FfmaPacking::kNone));

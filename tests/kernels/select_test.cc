@@ -264,8 +264,13 @@ TEST(SelectClass, IsSequentialUnlessAnotherIsClearlyFaster) {
 TEST(SelectClass, OfAMeasuredBatchIsThatOfOneProduct) {
   const FakeFamily family({{"split", 1, "", kOtherClass}, {"sequential", 3}, {"sequential2", 4}});
   const std::array<const KernelFamily*, 1> families = {&family};
-  const Problem one = DenseProblem(DType::kF32, 64, 64, 512);
-  const Problem batch = DenseProblem(DType::kF32, 64, 64, 512, 16);
+  Problem one = DenseProblem(DType::kF32, 64, 64, 512);
+  Problem batch = DenseProblem(DType::kF32, 64, 64, 512, 16);
+  for (Problem* problem : {&one, &batch}) {
+    for (MatrixLayout* layout : {&problem->a, &problem->b, &problem->d}) {
+      layout->alignment_bytes = 256;
+    }
+  }
   const std::array<TuningRow, 2> rows = {
       MeasuredRow(one, {{"sequential", 5}, {"split", 6}}),
       MeasuredRow(batch, {{"split", 7}, {"sequential2", 8}, {"sequential", 9}})};

@@ -24,6 +24,10 @@ TEST(RoundedLog2, TakesTheNearestPower) {
 TEST(ShapeBucket, HoldsWhatRoundsToItsCentre) {
   Problem problem = DenseProblem(DType::kF64, 1000, 5, 33, 3);
   problem.b.transposed = true;
+  problem.b.ld = 34;
+  problem.a.ld = 34;
+  problem.d.ld = 6;
+  for (MatrixLayout* layout : {&problem.a, &problem.b, &problem.d}) layout->alignment_bytes = 256;
   const ShapeBucket bucket = BucketOf(problem);
   EXPECT_EQ(bucket, (ShapeBucket{DType::kF64, false, true, 10, 2, 5, 2}));
   const Problem centre = CentreOf(bucket);
@@ -33,6 +37,33 @@ TEST(ShapeBucket, HoldsWhatRoundsToItsCentre) {
   EXPECT_EQ(centre.batch_count, 4);
   EXPECT_EQ(centre.b.ld, 32);  // stored n x k
   EXPECT_FALSE(Validate(centre));
+  EXPECT_EQ(BucketOf(centre), bucket);
+}
+
+TEST(ShapeBucket, HoldsRaggedRowsApart) {
+  const auto bucket_of = [](int64_t m, int64_t n, int64_t k, bool transpose_a = false) {
+    Problem problem = DenseProblem(DType::kF32, m, n, k);
+    for (MatrixLayout* layout : {&problem.a, &problem.b, &problem.d}) layout->alignment_bytes = 256;
+    problem.a.transposed = transpose_a;
+    problem.a.ld = StoredA(problem).columns;
+    return BucketOf(problem);
+  };
+  EXPECT_FALSE(bucket_of(1001, 1024, 1024).ragged);       // no row is m long
+  EXPECT_TRUE(bucket_of(1001, 1024, 1024, true).ragged);  // now A's are
+  EXPECT_TRUE(bucket_of(1024, 1022, 1024).ragged);
+  EXPECT_TRUE(bucket_of(1024, 1024, 1023).ragged);
+  EXPECT_FALSE(bucket_of(1024, 1, 1024).ragged);  // a row of one element is as good as any
+  Problem padded = DenseProblem(DType::kF32, 64, 63, 64);
+  EXPECT_TRUE(BucketOf(padded).ragged);
+  for (MatrixLayout* layout : {&padded.a, &padded.b, &padded.d}) layout->alignment_bytes = 256;
+  padded.b.ld = padded.d.ld = 64;
+  EXPECT_FALSE(BucketOf(padded).ragged);
+
+  const ShapeBucket bucket = bucket_of(1001, 1, 999, true);
+  const Problem centre = CentreOf(bucket);
+  EXPECT_EQ(centre.m, 1023);
+  EXPECT_EQ(centre.n, 1);
+  EXPECT_EQ(centre.k, 1023);
   EXPECT_EQ(BucketOf(centre), bucket);
 }
 

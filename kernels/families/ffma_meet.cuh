@@ -1,0 +1,112 @@
+// How the warps that share a tile, a quarter of k each, and the blocks of a cluster, a chunk of k
+// each, add their sums and store them.
+
+#ifndef GEMMD_KERNELS_FAMILIES_FFMA_MEET_CUH_
+#define GEMMD_KERNELS_FAMILIES_FFMA_MEET_CUH_
+
+#include <cuda_runtime.h>
+
+#include "kernels/families/ffma_pieces.cuh"
+#include "kernels/families/ffma_tile.cuh"
+#include "kernels/ptx/cluster.cuh"
+#include "kernels/ptx/shared_memory.cuh"
+#include "kernels/ptx/warpgroup.cuh"
+
+namespace gemm {
+
+__device__ __forceinline__ float4 Add4(float4 a, float4 b) {
+  return make_float4(__fadd_rn(a.x, b.x), __fadd_rn(a.y, b.y), __fadd_rn(a.z, b.z),
+                     __fadd_rn(a.w, b.w));
+}
+
+// Where sums lie in the ring: [slice][group][lane], a group being four columns of a row of each
+// thread.
+template <FfmaKernel kKernel>
+struct FfmaMeeting {
+  using Layout = FfmaLayout<kKernel>;
+  static constexpr int kGroupsARow = Layout::kColumns / 4;
+  static constexpr int kGroups = Layout::kRows * kGroupsARow;
+  static constexpr int kSliceBytes = kGroups * 512;
+  static_assert(Layout::kTileWarps == 1, "a warp sums a quarter of a tile");
+  static_assert(Layout::kStageBytes * kKernel.shape.stages >= kKernel.shape.slices * kSliceBytes,
+                "the sums fit the ring");
+
+  // A group's row and column from those of the thread.
+  __device__ __forceinline__ static int RowOf(int group) {
+    const int i = group / kGroupsARow;
+    return i / 4 * Layout::kRowGroup + i % 4;
+  }
+  __device__ __forceinline__ static int ColumnOf(int group) {
+    return group % kGroupsARow * Layout::kColumnGroup;
+  }
+};
+
+// Adds the quarters of a tile in the ring, which nothing writes any more: a block whose warps share
+// tiles has one piece of work. The blocks of a cluster have a chunk of the same tile each; then
+// each stores a part of the tile, added in the order of the chunks.
+template <FfmaKernel kKernel>
+__device__ __forceinline__ void FfmaMeet(
+    const FfmaGemm& g, const FfmaPiece& piece, uint32_t ring,
+    const float (&sum)[kKernel.shape.rows][kKernel.shape.columns]) {
+  using Layout = FfmaLayout<kKernel>;
+  using Meeting = FfmaMeeting<kKernel>;
+  constexpr int kSlices = kKernel.shape.slices;
+  constexpr int kGroups = Meeting::kGroups;
+  const FfmaPlace<kKernel> at(ThreadIndexAgain());
+  const uint32_t mine = ring + at.lane * 16;
+  NamedBarrier<1, 32 * Layout::kConsumers>();
+#pragma unroll
+  for (int i = 0; i < Layout::kRows; ++i) {
+#pragma unroll
+    for (int q = 0; q < Meeting::kGroupsARow; ++q) {
+      StoreShared4(
+          mine + at.slice * Meeting::kSliceBytes + (i * Meeting::kGroupsARow + q) * 512,
+          make_float4(Multiply(g.one, sum[i][4 * q]), Multiply(g.one, sum[i][4 * q + 1]),
+                      Multiply(g.one, sum[i][4 * q + 2]), Multiply(g.one, sum[i][4 * q + 3])));
+    }
+  }
+  NamedBarrier<1, 32 * Layout::kConsumers>();
+
+  const int64_t row0 = int64_t{piece.tile_m} * Layout::kTileM;
+  const int64_t column0 = int64_t{piece.tile_n} * Layout::kTileN;
+  const int blocks = ClusterSize();
+#pragma unroll 4
+  for (int e = 0; e < kGroups / kSlices; ++e) {
+    const int group = at.slice * (kGroups / kSlices) + e;
+    float4 total = LoadShared4(mine + group * 512);
+#pragma unroll
+    for (int s = 1; s < kSlices; ++s) {
+      total = Add4(total, LoadShared4(mine + s * Meeting::kSliceBytes + group * 512));
+    }
+    const int64_t row = row0 + at.row + Meeting::RowOf(group);
+    const int64_t column = column0 + at.column + Meeting::ColumnOf(group);
+    if (blocks > 1) {
+      StoreShared4(mine + group * 512, total);
+    } else if (piece.part < 0) {
+      FfmaStoreFour(g.p, g.store_16, piece.batch, row, column, total);
+    } else if (row < g.p.m && column < g.p.n) {
+      *reinterpret_cast<float4*>(g.partial + (piece.part * g.p.m + row) * g.partial_pitch +
+                                 column) = total;
+    }
+  }
+  if (blocks == 1) return;
+
+  ClusterArrive();
+  ClusterWait();
+  for (int group = ClusterRank() * kSlices + at.slice; group < kGroups; group += kSlices * blocks) {
+    float4 total = LoadFromBlock4(mine + group * 512, 0);
+#pragma unroll 4
+    for (int rank = 1; rank < blocks; ++rank) {
+      total = Add4(total, LoadFromBlock4(mine + group * 512, rank));
+    }
+    FfmaStoreFour(g.p, g.store_16, piece.batch, row0 + at.row + Meeting::RowOf(group),
+                  column0 + at.column + Meeting::ColumnOf(group), total);
+  }
+  // None may end while others still read what it has.
+  ClusterArrive();
+  ClusterWait();
+}
+
+}  // namespace gemm
+
+#endif  // GEMMD_KERNELS_FAMILIES_FFMA_MEET_CUH_
