@@ -46,20 +46,20 @@ MessageSlices::MessageSlices(grpc::ByteBuffer& message) {
   for (const grpc::Slice& slice : slices_) segments_.push_back({slice.begin(), slice.size()});
 }
 
-Call::Call(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context, RpcMethod method,
-           Admission& admission, uint64_t message_limit_bytes)
+Call::Call(RpcContext& context, CallStream& stream, RpcMethod method, Admission& admission,
+           uint64_t message_limit_bytes)
     : context_(context),
-      grpc_context_(grpc_context),
+      stream_(stream),
       admission_(admission),
       message_limit_bytes_(message_limit_bytes),
       method_(method),
       started_(absl::Now()),
-      deadline_(absl::FromChrono(grpc_context.deadline())) {
+      deadline_(absl::FromChrono(stream.context().deadline())) {
   context_.metrics.CallStarted(method_);
 }
 
 absl::StatusOr<uint64_t> Call::BytesToAdmit() const {
-  const auto& metadata = grpc_context_.client_metadata();
+  const auto& metadata = stream_.context().client_metadata();
   const auto entry = metadata.find(kRequestBytesKey);
   if (entry == metadata.end()) return message_limit_bytes_;
   uint64_t announced_bytes = 0;
@@ -79,7 +79,7 @@ absl::StatusOr<uint64_t> Call::BytesToAdmit() const {
 }
 
 std::string Call::traceparent() const {
-  const auto& metadata = grpc_context_.client_metadata();
+  const auto& metadata = stream_.context().client_metadata();
   const auto entry = metadata.find("traceparent");
   if (entry == metadata.end()) return {};
   const std::string text(entry->second.data(), entry->second.size());
@@ -114,7 +114,7 @@ void Call::StartReading(uint64_t charged_bytes) {
   const Receiving::Ticket ticket =
       receiving.Add(charged_bytes, [this](const absl::Status& status) { FailEarly(status); });
   receiving_ = ticket;
-  StartRead(&message_);
+  stream_.Read(&message_);
   receiving.Arm(ticket);
 }
 
@@ -160,11 +160,10 @@ void Call::ReleaseMessage() {
   admission_.Release(std::exchange(charged_bytes_, 0));
 }
 
-void Call::Reply(grpc::ByteBuffer reply) {
+void Call::Reply(const grpc::ByteBuffer& reply) {
   CountHandled(absl::OkStatus());
-  reply_.Swap(&reply);
   replied_at_ = absl::Now();
-  StartWriteAndFinish(&reply_, grpc::WriteOptions(), grpc::Status::OK);
+  stream_.WriteAndFinish(reply);
 }
 
 void Call::Reply(const google::protobuf::MessageLite& reply) {
@@ -174,7 +173,7 @@ void Call::Reply(const google::protobuf::MessageLite& reply) {
 
 void Call::Fail(const absl::Status& status) {
   CountHandled(status);
-  Finish(ToGrpcStatus(status));
+  stream_.Finish(ToGrpcStatus(status));
 }
 
 void Call::FailEarly(const absl::Status& status) {

@@ -3,7 +3,6 @@
 #ifndef GEMMD_SERVER_RPC_CALL_H_
 #define GEMMD_SERVER_RPC_CALL_H_
 
-#include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/support/byte_buffer.h>
 
 #include <atomic>
@@ -18,6 +17,7 @@
 #include "google/protobuf/message_lite.h"
 #include "proto/bulk_message.h"
 #include "server/rpc/admission.h"
+#include "server/rpc/call_stream.h"
 #include "server/rpc/executor.h"
 #include "server/rpc/in_flight.h"
 #include "server/rpc/receiving.h"
@@ -61,33 +61,33 @@ class MessageSlices {
   std::vector<Segment> segments_;
 };
 
-// The gate and the life that all calls share. A reactor of gRPC: made when the headers arrive,
-// deleted by gRPC's OnDone. A subclass calls Open in its constructor, gets its message in OnMessage
-// and then calls Reply or Fail exactly once, from any thread; after that it must not be touched.
-class Call : public grpc::ServerGenericBidiReactor {
+// The gate and the life that all calls share: made when the headers arrive, deleted by OnDone. A
+// subclass gets its message in OnMessage and then calls Reply or Fail exactly
+// once, from any thread; after that it must not be touched.
+class Call : public CallStream::Reactor {
  public:
   // `message_limit_bytes`: the largest request of the method, and what one counts as until it says
   // that it is smaller.
-  Call(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context, RpcMethod method,
-       Admission& admission, uint64_t message_limit_bytes);
+  Call(RpcContext& context, CallStream& stream, RpcMethod method, Admission& admission,
+       uint64_t message_limit_bytes);
 
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
-  // gRPC's reactions.
+  void OnStart() override { Open(); }
   void OnReadDone(bool ok) final;
-  void OnCancel() override;
+  void OnCancel() final;
   void OnDone() final;
 
  protected:
-  ~Call() override = default;
+  virtual ~Call() = default;
 
   // Passes the gate, then reads the message. Until then its bytes stay with the caller.
   void Open();
   // As Open, unless a drain has refused the call its place.
   void Open(const InFlightPlace& place);
 
-  // The whole message is in memory, on a thread of gRPC: be quick or use the executor.
+  // The whole message is in memory, on a thread that takes events: be quick or use the executor.
   virtual void OnMessage() = 0;
   // The caller has gone; the call still has to be finished.
   virtual void OnCallerGone() {}
@@ -101,7 +101,7 @@ class Call : public grpc::ServerGenericBidiReactor {
   // Frees the message and lets the next in line in.
   void ReleaseMessage();
 
-  void Reply(grpc::ByteBuffer reply);
+  void Reply(const grpc::ByteBuffer& reply);
   void Reply(const google::protobuf::MessageLite& reply);
   void Fail(const absl::Status& status);
   // For a call of which nothing is known yet but its headers: also writes its line in the log.
@@ -111,10 +111,11 @@ class Call : public grpc::ServerGenericBidiReactor {
   void Log(const absl::Status& status, absl::FunctionRef<void(CallRecord&)> fill) const;
 
   RpcContext& context() { return context_; }
+  CallStream& stream() { return stream_; }
   absl::Time deadline() const { return deadline_; }
   absl::Duration admit_duration() const { return admit_; }
   absl::Duration receive_duration() const { return receive_; }
-  std::string peer() const { return grpc_context_.peer(); }
+  std::string peer() const { return stream_.context().peer(); }
   // The caller's W3C trace context (metadata traceparent), empty if there is none or not a valid
   // one.
   std::string traceparent() const;
@@ -127,7 +128,7 @@ class Call : public grpc::ServerGenericBidiReactor {
   void CountHandled(const absl::Status& status);
 
   RpcContext& context_;
-  grpc::GenericCallbackServerContext& grpc_context_;
+  CallStream& stream_;
   Admission& admission_;
   const uint64_t message_limit_bytes_;
   const RpcMethod method_;
@@ -144,7 +145,6 @@ class Call : public grpc::ServerGenericBidiReactor {
   absl::Time reading_since_;
   absl::Time replied_at_ = absl::InfiniteFuture();
   grpc::ByteBuffer message_;
-  grpc::ByteBuffer reply_;
 };
 
 }  // namespace gemm

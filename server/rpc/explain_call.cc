@@ -8,11 +8,8 @@
 
 namespace gemm {
 
-ExplainCall::ExplainCall(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context)
-    : Call(context, grpc_context, RpcMethod::kExplain, context.control_admission,
-           kControlMessageBytes) {
-  Open();
-}
+ExplainCall::ExplainCall(RpcContext& context, CallStream& stream)
+    : Call(context, stream, RpcMethod::kExplain, context.control_admission, kControlMessageBytes) {}
 
 void ExplainCall::OnMessage() {
   v1::ExplainRequest request;

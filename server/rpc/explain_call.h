@@ -9,7 +9,7 @@ namespace gemm {
 
 class ExplainCall final : public Call {
  public:
-  ExplainCall(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context);
+  ExplainCall(RpcContext& context, CallStream& stream);
 
  private:
   void OnMessage() override;

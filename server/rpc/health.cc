@@ -57,12 +57,9 @@ bool HealthState::Remove(HealthWatchCall* watcher) {
   return watchers_.erase(watcher) > 0;
 }
 
-HealthCheckCall::HealthCheckCall(RpcContext& context,
-                                 grpc::GenericCallbackServerContext& grpc_context)
-    : Call(context, grpc_context, RpcMethod::kHealthCheck, context.control_admission,
-           kControlMessageBytes) {
-  Open();
-}
+HealthCheckCall::HealthCheckCall(RpcContext& context, CallStream& stream)
+    : Call(context, stream, RpcMethod::kHealthCheck, context.control_admission,
+           kControlMessageBytes) {}
 
 void HealthCheckCall::OnMessage() {
   HealthCheckRequest request;
@@ -76,17 +73,15 @@ void HealthCheckCall::OnMessage() {
   Reply(response);
 }
 
-HealthWatchCall::HealthWatchCall(RpcContext& context,
-                                 grpc::GenericCallbackServerContext& grpc_context)
-    : Call(context, grpc_context, RpcMethod::kHealthWatch, context.control_admission,
-           kControlMessageBytes) {
-  Open();
-}
+HealthWatchCall::HealthWatchCall(RpcContext& context, CallStream& stream)
+    : Call(context, stream, RpcMethod::kHealthWatch, context.control_admission,
+           kControlMessageBytes) {}
 
 void HealthWatchCall::OnMessage() {
   HealthCheckRequest request;
   if (!ParseMessage(request)) return;
   ReleaseMessage();  // a watch may last for days
+  stream().Rest();
   if (!context().health.Add(this, request.service())) {
     return Fail(ErrorWithReason(Reason::kDraining, "the server is shutting down"));
   }
@@ -104,10 +99,10 @@ void HealthWatchCall::WriteIfChanged() {
   HealthCheckResponse response;
   response.set_status(latest_);
   grpc::Slice slice(response.SerializeAsString());
-  update_ = grpc::ByteBuffer(&slice, 1);
+  const grpc::ByteBuffer update(&slice, 1);
   sent_ = latest_;
   writing_ = true;
-  StartWrite(&update_);
+  stream().Write(update);
 }
 
 void HealthWatchCall::OnWriteDone(bool ok) {

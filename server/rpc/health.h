@@ -49,7 +49,7 @@ class HealthState {
 
 class HealthCheckCall final : public Call {
  public:
-  HealthCheckCall(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context);
+  HealthCheckCall(RpcContext& context, CallStream& stream);
 
  private:
   void OnMessage() override;
@@ -58,7 +58,7 @@ class HealthCheckCall final : public Call {
 // Sends the state whenever it differs from what was sent last; a slow reader misses states between.
 class HealthWatchCall final : public Call {
  public:
-  HealthWatchCall(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context);
+  HealthWatchCall(RpcContext& context, CallStream& stream);
 
   void OnWriteDone(bool ok) override;
 
@@ -82,7 +82,6 @@ class HealthWatchCall final : public Call {
   // State below is protected by mutex_.
   HealthState::ServingStatus latest_ = grpc::health::v1::HealthCheckResponse::UNKNOWN;
   HealthState::ServingStatus sent_ = grpc::health::v1::HealthCheckResponse::UNKNOWN;
-  grpc::ByteBuffer update_;
   bool writing_ = false;
   std::optional<absl::Status> end_;  // set: ends with this once nothing is being written
 };

@@ -2,11 +2,9 @@
 
 namespace gemm {
 
-InfoCall::InfoCall(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context)
-    : Call(context, grpc_context, RpcMethod::kGetServerInfo, context.control_admission,
-           kControlMessageBytes) {
-  Open();
-}
+InfoCall::InfoCall(RpcContext& context, CallStream& stream)
+    : Call(context, stream, RpcMethod::kGetServerInfo, context.control_admission,
+           kControlMessageBytes) {}
 
 void InfoCall::OnMessage() {
   v1::GetServerInfoRequest request;

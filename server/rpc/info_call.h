@@ -10,7 +10,7 @@ namespace gemm {
 
 class InfoCall final : public Call {
  public:
-  InfoCall(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context);
+  InfoCall(RpcContext& context, CallStream& stream);
 
  private:
   void OnMessage() override;

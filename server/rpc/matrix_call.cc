@@ -58,15 +58,12 @@ const MatrixMethod* FindMatrixMethod(std::string_view name) {
   return found == kMethods.end() ? nullptr : &*found;
 }
 
-MatrixCall::MatrixCall(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context,
-                       const MatrixMethod& method)
-    : Call(context, grpc_context, method.method,
+MatrixCall::MatrixCall(RpcContext& context, CallStream& stream, const MatrixMethod& method)
+    : Call(context, stream, method.method,
            method.carries_rows ? context.product_admission : context.control_admission,
            method.carries_rows ? context.options.message_limit_bytes : kControlMessageBytes),
       method_(method),
-      place_(context.products_in_flight, context.refusing) {
-  Open(place_);
-}
+      place_(context.products_in_flight, context.refusing) {}
 
 // On the executor: each may allocate, free or copy much.
 void MatrixCall::OnMessage() {
@@ -78,7 +75,7 @@ void MatrixCall::Run() {
   ReleaseMessage();
   Log(reply.status());
   if (!reply.ok()) return Fail(reply.status());
-  Reply(*std::move(reply));
+  Reply(*reply);
 }
 
 absl::StatusOr<grpc::ByteBuffer> MatrixCall::Answer() {

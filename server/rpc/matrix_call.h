@@ -26,11 +26,11 @@ const MatrixMethod* FindMatrixMethod(std::string_view name);
 class MatrixCall final : public Call {
  public:
   // `method` is one that was found.
-  MatrixCall(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context,
-             const MatrixMethod& method);
+  MatrixCall(RpcContext& context, CallStream& stream, const MatrixMethod& method);
 
  private:
   ~MatrixCall() override = default;
+  void OnStart() override { Open(place_); }
   void OnMessage() override;
 
   void Run();

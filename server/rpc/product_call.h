@@ -32,11 +32,11 @@ inline constexpr ProductMethod kMultiplyBatchMethod = {RpcMethod::kMultiplyBatch
 class ProductCall final : public Call {
  public:
   // `method` is one of the above.
-  ProductCall(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context,
-              const ProductMethod& method);
+  ProductCall(RpcContext& context, CallStream& stream, const ProductMethod& method);
 
  private:
   ~ProductCall() override = default;
+  void OnStart() override { Open(place_); }
   void OnMessage() override;
   void OnCallerGone() override { context().engine.Cancel(*cancel_); }
 

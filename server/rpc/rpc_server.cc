@@ -7,17 +7,21 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
+#include <string_view>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gemm/v1/gemm.grpc.pb.h"
 #include "server/reason.h"
+#include "server/rpc/call_stream.h"
 #include "server/rpc/explain_call.h"
 #include "server/rpc/health.h"
 #include "server/rpc/info_call.h"
 #include "server/rpc/library_log.h"
 #include "server/rpc/matrix_call.h"
+#include "server/rpc/pollers.h"
 #include "server/rpc/product_call.h"
 #include "server/rpc/transport.h"
 #include "server/rpc/unix_socket.h"
@@ -37,49 +41,33 @@ constexpr absl::Duration kDrainReceive = absl::Seconds(2);
 
 class UnknownCall final : public Call {
  public:
-  UnknownCall(RpcContext& context, grpc::GenericCallbackServerContext& grpc_context)
-      : Call(context, grpc_context, RpcMethod::kUnknown, context.control_admission,
-             kControlMessageBytes) {
-    Fail(absl::UnimplementedError("this server has no such method"));
-  }
+  UnknownCall(RpcContext& context, CallStream& stream)
+      : Call(context, stream, RpcMethod::kUnknown, context.control_admission,
+             kControlMessageBytes) {}
 
  private:
+  void OnStart() override { Fail(absl::UnimplementedError("this server has no such method")); }
   void OnMessage() override {}
 };
 
-// Takes every call when its headers arrive. (An ordinary unary handler runs only after gRPC has
-// buffered the whole message.)
-class Gate final : public grpc::CallbackGenericService {
- public:
-  explicit Gate(RpcContext& context) : context_(context) {}
-
-  grpc::ServerGenericBidiReactor* CreateReactor(
-      grpc::GenericCallbackServerContext* grpc_context) override {
-    const std::string& method = grpc_context->method();
-    if (method == "/gemm.v1.GemmService/Multiply")
-      return new ProductCall(context_, *grpc_context, kMultiplyMethod);
-    if (method == "/gemm.v1.GemmService/MultiplyBatch")
-      return new ProductCall(context_, *grpc_context, kMultiplyBatchMethod);
-    if (method == "/gemm.v1.GemmService/Explain") return new ExplainCall(context_, *grpc_context);
-    if (method == "/gemm.v1.GemmService/GetServerInfo")
-      return new InfoCall(context_, *grpc_context);
-    if (method == "/grpc.health.v1.Health/Check")
-      return new HealthCheckCall(context_, *grpc_context);
-    if (method == "/grpc.health.v1.Health/Watch")
-      return new HealthWatchCall(context_, *grpc_context);
-    constexpr std::string_view kService = "/gemm.v1.GemmService/";
-    if (method.starts_with(kService)) {
-      const MatrixMethod* about_matrices = FindMatrixMethod(method.substr(kService.size()));
-      if (about_matrices != nullptr) {
-        return new MatrixCall(context_, *grpc_context, *about_matrices);
-      }
-    }
-    return new UnknownCall(context_, *grpc_context);
+// What answers a call whose headers have come.
+CallStream::Reactor* Answer(RpcContext& context, CallStream& stream) {
+  const std::string& method = stream.context().method();
+  if (method == "/gemm.v1.GemmService/Multiply")
+    return new ProductCall(context, stream, kMultiplyMethod);
+  if (method == "/gemm.v1.GemmService/MultiplyBatch")
+    return new ProductCall(context, stream, kMultiplyBatchMethod);
+  if (method == "/gemm.v1.GemmService/Explain") return new ExplainCall(context, stream);
+  if (method == "/gemm.v1.GemmService/GetServerInfo") return new InfoCall(context, stream);
+  if (method == "/grpc.health.v1.Health/Check") return new HealthCheckCall(context, stream);
+  if (method == "/grpc.health.v1.Health/Watch") return new HealthWatchCall(context, stream);
+  constexpr std::string_view kService = "/gemm.v1.GemmService/";
+  if (method.starts_with(kService)) {
+    const MatrixMethod* about_matrices = FindMatrixMethod(method.substr(kService.size()));
+    if (about_matrices != nullptr) return new MatrixCall(context, stream, *about_matrices);
   }
-
- private:
-  RpcContext& context_;
-};
+  return new UnknownCall(context, stream);
+}
 
 // Reflection lists only services with a registered method, so with reflection on (it is meant for
 // development) GetServerInfo alone is served the ordinary way; the rest passes the gate.
@@ -133,6 +121,10 @@ int ExecutorThreads(int asked) {
   return std::max(2, static_cast<int>(std::thread::hardware_concurrency()) / 2);
 }
 
+int PollerThreads() {
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 2, 16);
+}
+
 class RpcServerImpl final : public RpcServer {
  public:
   RpcServerImpl(const RpcOptions& options, Engine& engine, MatrixStore& matrices, Metrics& metrics)
@@ -153,7 +145,7 @@ class RpcServerImpl final : public RpcServer {
                  refusing_,
                  products_in_flight_,
                  absl::Now()},
-        gate_(context_),
+        calls_([this](CallStream& stream) { return Answer(context_, stream); }),
         listed_service_(context_) {}
 
   ~RpcServerImpl() override { Shutdown(absl::Now()); }
@@ -168,12 +160,13 @@ class RpcServerImpl final : public RpcServer {
       builder.AddListeningPort(options_.listen_address, credentials, &port_);
     }
     if (!options_.unix_path.empty()) {
-      const absl::Status status = ClearUnixSocketPath(options_.unix_path);
+      absl::Status status = ClearUnixSocketPath(options_.unix_path);
       if (!status.ok()) return status;
       builder.AddListeningPort(absl::StrCat("unix:", options_.unix_path), credentials);
     }
     SetTransport(options_.message_limit_bytes, builder);
-    builder.RegisterCallbackGenericService(&gate_);
+    builder.RegisterAsyncGenericService(&calls_.service());
+    queue_ = builder.AddCompletionQueue();
     if (options_.reflection) {
       builder.RegisterService(&listed_service_);
     } else {
@@ -183,7 +176,11 @@ class RpcServerImpl final : public RpcServer {
       const PrivateSocketFiles private_files;
       server_ = builder.BuildAndStart();
     }
-    if (server_ != nullptr) return absl::OkStatus();
+    if (server_ != nullptr) {
+      pollers_.emplace(*queue_, PollerThreads());
+      calls_.Open(*queue_, *pollers_);
+      return absl::OkStatus();
+    }
     // It tries them in their order.
     if (!options_.listen_address.empty() && port_ == 0) {
       return absl::FailedPreconditionError(
@@ -213,6 +210,9 @@ class RpcServerImpl final : public RpcServer {
     // under way ends first.
     Drain(deadline);
     server_->Shutdown(absl::ToChronoTime(std::min(deadline, absl::Now() + kControlCallsEnd)));
+    calls_.WaitForNone();
+    queue_->Shutdown();
+    pollers_.reset();
     server_.reset();
   }
 
@@ -228,9 +228,11 @@ class RpcServerImpl final : public RpcServer {
   InFlight products_in_flight_;
   Executor executor_;
   RpcContext context_;
-  Gate gate_;
+  CallSource calls_;
   ListedService listed_service_;
   int port_ = 0;
+  std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  std::optional<Pollers> pollers_;
   std::unique_ptr<grpc::Server> server_;
 };
 

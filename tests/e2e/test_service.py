@@ -248,6 +248,18 @@ def test_libraries_write_no_lines_of_their_own(server):
     assert server.records()  # fails on a line that is not JSON
 
 
+def test_grpcs_tcp_experiments_are_off():
+    # With tcp_frame_size_tuning calls of 16 MiB stood still for up to 50 s (server/bench/README.md).
+    environment = harness.clean_environment(GRPC_VERBOSITY="DEBUG")
+    environment.pop("GRPC_EXPERIMENTS", None)
+    server = harness.Server("--log-level=debug", environment=environment)
+    lines = [line.split() for line in server.log().splitlines() if "EXPERIMENT" in line]
+    server.terminate()
+    assert server.wait() == 0
+    for name in ("tcp_frame_size_tuning", "tcp_rcv_lowat"):
+        assert [line for line in lines if name in line and "OFF" in line], lines
+
+
 def test_a_forged_trace_context_is_not_logged(server):
     bad = small_request()
     bad.request_id = "log-test-18"
