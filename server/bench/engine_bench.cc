@@ -270,9 +270,11 @@ void AllDevices(const Flags& flags) {
     const uint64_t host_bytes = (size > 5000 ? uint64_t{6} : uint64_t{2}) << 30;
     const auto one = MakeBench(flags, Mode::kProduct, 1, host_bytes);
     const auto all = MakeBench(flags, Mode::kProduct, kAll, host_bytes);
+    // As many jobs for one device as for all, enough that some wait.
+    const int callers = flags.callers * (size > 5000 ? 1 : static_cast<int>(count));
     const int jobs_each = size > 5000 ? 1 : size > 1000 ? 3 : flags.jobs_each;
     const double seconds = flags.seconds * (size > 5000 ? 4 : 1);
-    const Load load{{Cube(size)}, flags.callers, jobs_each};
+    const Load load{{Cube(size)}, callers, jobs_each};
     ClosedLoop one_loop(*one->engine, load);
     ClosedLoop all_loop(*all->engine, load);
     std::vector<double> with_one;

@@ -1,6 +1,7 @@
 #include "server/engine/engine.h"
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 #include "server/reason.h"
@@ -49,6 +50,9 @@ absl::StatusOr<HostBuffer> Engine::AllocateHost(size_t size_bytes, const HostBuf
 }
 
 void Engine::Submit(std::unique_ptr<Job> job) {
+  assert(std::all_of(job->products.begin(), job->products.end(), [&job](const JobProduct& product) {
+    return product.result == nullptr || job->device == product.result->device();
+  }));
   job->enqueued = clock_.Now();
   job->cost = CostOf(*job);
   if (job->cost.problems == 0) {  // nothing to compute

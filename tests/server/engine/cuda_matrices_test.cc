@@ -273,6 +273,7 @@ TEST_F(CudaMatricesTest, BitsDoNotDependOnWhereOperandsAre) {
   there.b = RowsOf(b_matrix, {0, kK});
   there.result = Allocate(kM, kN);
   there.problem.d = LayoutOf(*there.result, kM);
+  resident->device = 0;
   resident = Run(std::move(resident));
   ASSERT_TRUE(resident->products.front().status.ok());
   const std::vector<float> d = Read(*resident->products.front().result, {0, kM});
