@@ -93,8 +93,10 @@ class FfmaCopier {
       : stride_(depth_stride), step_bytes_(kRows * depth_stride * static_cast<int>(sizeof(float))) {
     const int row = thread / kOuter;
     const int column = thread % kOuter;
-    // A row or column that does not exist repeats one that does: its results are not stored.
-    from_ = tile + min(int64_t{column}, outer - 1);
+    // One that does not exist is not copied: its results are not stored. To repeat another one
+    // would cost: lanes that copy the same element take turns.
+    exists_ = column < outer;
+    from_ = tile + column;
     to_ = thread * 4;
     row_ = row;
 #pragma unroll
@@ -105,6 +107,7 @@ class FfmaCopier {
   }
 
   __device__ __forceinline__ void Copy(uint32_t stage, int first) const {
+    if (!exists_) return;
 #pragma unroll
     for (int slice = 0; slice < kSlices; ++slice) {
       const int rows = end_[slice] - first;  // that exist
@@ -138,6 +141,7 @@ class FfmaCopier {
   int64_t step_bytes_;
   uint32_t to_;
   int row_;
+  bool exists_;
   int product_[kSlices];
   int end_[kSlices];
 };

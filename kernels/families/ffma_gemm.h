@@ -32,6 +32,8 @@ struct FfmaShape {
   int blocks;    // a multiprocessor
   int rows = 8;  // results of a thread
   int columns = 16;
+  // Whether rows of D that are not aligned, edges and beta go through shared memory, row by row.
+  bool staged = false;
 
   constexpr int lane_columns() const { return 32 / lane_rows; }
   constexpr int tile_m() const { return rows * lane_rows * warps_m; }
@@ -58,7 +60,13 @@ struct FfmaKernel {
   constexpr int bytes_a() const { return pitch_a() * shape.depth * 4; }
   constexpr int stage_bytes() const { return bytes_a() + pitch_b() * shape.depth * 4; }
   // The ring and its barriers, two a stage.
-  constexpr int shared_bytes() const { return (stage_bytes() + 16) * shape.stages; }
+  constexpr int ring_bytes() const { return (stage_bytes() + 16) * shape.stages; }
+  // Of one result of each thread's columns; the padding puts two rows into different banks.
+  constexpr int staging_pitch() const { return shape.columns * shape.lane_columns() + 16; }
+  constexpr int staging_bytes() const { return shape.lane_rows * staging_pitch() * 4; }  // a warp
+  constexpr int shared_bytes() const {
+    return ring_bytes() + (shape.staged ? shape.consumer_warps() * staging_bytes() : 0);
+  }
 };
 
 struct FfmaGemm {

@@ -124,6 +124,10 @@ __device__ __forceinline__ void FfmaProduce(const FfmaGemm& g, const CUtensorMap
       if constexpr (!Layout::kBoxA) a.Copy(ring.Stage(), first);
       if constexpr (!Layout::kBoxB) b.Copy(ring.Stage() + Layout::kBytesA, first);
       if constexpr (kAnyThreads) BarrierArriveAfterCopies(ring.Full());
+      // When all blocks begin at once, none should wait behind what others need later.
+      if constexpr (kAnyThreads && kSlices == 1) {
+        if (i == 0 && first == 0) WaitForCopies();
+      }
       ring.GoOn();
     }
   }
@@ -214,7 +218,7 @@ __device__ __forceinline__ void FfmaSum(const FfmaGemm& g, int i, int slice, uin
 
 // Stores a tile that one warp of each place has summed, or its part.
 template <FfmaKernel kKernel>
-__device__ __forceinline__ void FfmaStore(const FfmaGemm& g, const FfmaPiece& piece,
+__device__ __forceinline__ void FfmaStore(const FfmaGemm& g, const FfmaPiece& piece, uint32_t ring,
                                           float (&sum)[kKernel.shape.rows][kKernel.shape.columns]) {
   using Layout = FfmaLayout<kKernel>;
   const FfmaPlace<kKernel> at(ThreadIndexAgain());
@@ -223,6 +227,13 @@ __device__ __forceinline__ void FfmaStore(const FfmaGemm& g, const FfmaPiece& pi
   const bool inside =
       row - at.row + Layout::kTileM <= g.p.m && column - at.column + Layout::kTileN <= g.p.n;
   if (piece.part < 0 && (!inside || !g.store_16 || g.p.beta != 0)) {
+    if (kKernel.shape.staged && !g.store_16) {
+      FfmaStoreStaged<kKernel>(g, piece.batch, row - at.lane / Layout::kLaneColumns * 4,
+                               column - at.lane % Layout::kLaneColumns * 4, at.lane,
+                               ring + Layout::kRingBytes + at.tile_warp * Layout::kStagingBytes,
+                               sum);
+      return;
+    }
     FfmaStoreInside<kKernel>(g, piece.batch, row, column, sum);
     return;
   }
@@ -273,7 +284,7 @@ __device__ __forceinline__ void FfmaMultiply(const FfmaGemm& g, const CUtensorMa
     FfmaSum<kKernel, Pieces>(g, i, place.slice, offset_a, offset_b, &ring, sum);
     const FfmaPiece piece = Pieces::At(g, i);
     if constexpr (kKernel.shape.slices == 1) {
-      FfmaStore<kKernel>(g, piece, sum);
+      FfmaStore<kKernel>(g, piece, ring.base, sum);
     } else {
       FfmaMeet<kKernel>(g, piece, ring.base, sum);
       return;

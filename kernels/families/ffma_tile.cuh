@@ -30,6 +30,9 @@ struct FfmaLayout {
   static constexpr int kStageBytes = kKernel.stage_bytes();
   static constexpr int kRowGroup = 4 * kShape.lane_rows;
   static constexpr int kColumnGroup = 4 * kLaneColumns;
+  static constexpr int kRingBytes = kKernel.ring_bytes();
+  static constexpr int kStagingPitch = kKernel.staging_pitch() * 4;
+  static constexpr int kStagingBytes = kKernel.staging_bytes();
   static constexpr bool kBoxA = kKernel.feed_a == FfmaFeed::kBoxes;
   static constexpr bool kBoxB = kKernel.feed_b == FfmaFeed::kBoxes;
   static constexpr int kBoxBytes =
@@ -174,6 +177,53 @@ __device__ __forceinline__ void FfmaStoreInside(
           g.p, g.store_16, batch, row, column + q * Layout::kColumnGroup,
           make_float4(sum[0][4 * q], sum[0][4 * q + 1], sum[0][4 * q + 2], sum[0][4 * q + 3]));
     }
+    row += i % 4 != 3 ? 1 : Layout::kRowGroup - 3;
+#pragma unroll
+    for (int r = 0; r + 1 < Layout::kRows; ++r) {
+#pragma unroll
+      for (int j = 0; j < Layout::kColumns; ++j) sum[r][j] = sum[r + 1][j];
+    }
+  }
+}
+
+// The same through the warp's own `staging` in shared memory: a row of the warp's results at a
+// time, 32 neighbours a store. As threads hold them, they would go into 16 pieces of lines at a
+// time, which took as long as 110 products of a tile's sum (H200, 2026-11-30). (row, column) is the
+// warp's first.
+template <FfmaKernel kKernel>
+__device__ __forceinline__ void FfmaStoreStaged(
+    const FfmaGemm& g, int64_t batch, int64_t row, int64_t column, int lane, uint32_t staging,
+    float (&sum)[kKernel.shape.rows][kKernel.shape.columns]) {
+  using Layout = FfmaLayout<kKernel>;
+  constexpr int kLaneRows = kKernel.shape.lane_rows;
+  constexpr int kWidth = Layout::kColumns * Layout::kLaneColumns;
+  static_assert(kWidth % 32 == 0, "whole stores");
+  const uint32_t mine = staging + lane / Layout::kLaneColumns * Layout::kStagingPitch +
+                        lane % Layout::kLaneColumns * 16;
+  const StridedGemm<float>& p = g.p;
+#pragma unroll 1
+  for (int i = 0; i < Layout::kRows; ++i) {
+#pragma unroll
+    for (int q = 0; q < Layout::kColumns / 4; ++q) {
+      // Multiplied by 1, so that a store does not tie sums together: see ffma_multiply.cuh.
+      StoreShared4(
+          mine + q * Layout::kColumnGroup * 4,
+          make_float4(Multiply(g.one, sum[0][4 * q]), Multiply(g.one, sum[0][4 * q + 1]),
+                      Multiply(g.one, sum[0][4 * q + 2]), Multiply(g.one, sum[0][4 * q + 3])));
+    }
+    __syncwarp();
+#pragma unroll 2
+    for (int r = 0; r < kLaneRows; ++r) {
+      const int64_t at = row + 4 * r;
+      if (at >= p.m) break;
+#pragma unroll
+      for (int h = 0; h < kWidth; h += 32) {
+        if (column + h + lane >= p.n) continue;
+        StoreElement(p, batch, at, column + h + lane,
+                     LoadShared(staging + r * Layout::kStagingPitch + (h + lane) * 4));
+      }
+    }
+    __syncwarp();
     row += i % 4 != 3 ? 1 : Layout::kRowGroup - 3;
 #pragma unroll
     for (int r = 0; r + 1 < Layout::kRows; ++r) {

@@ -10,7 +10,8 @@ namespace gemm {
 namespace {
 
 // For the cost model, by shape: NVIDIA H200, 2026-11-30. Copies are hidden where they are of 16
-// bytes. Those of a slice's last stage, unless it is a whole one, find each element's place anew.
+// bytes. A last stage that is not whole has elements to fill, and often rows of D that are not
+// aligned.
 struct Cost {
   double math;
   double lone;
@@ -20,10 +21,10 @@ struct Cost {
   double copy_last_seconds;  // of an element of a stage that is not whole
 };
 constexpr Cost kCosts[kSmallShapeCount] = {
-    {0.320, 0.210, 43, 1.6e-6, 0.042e-9, 0.43e-9},
-    {0.343, 0.304, 0, 2.0e-6, 0.053e-9, 0.29e-9},
-    {0.604, 0.437, 0, 2.4e-6, 0.041e-9, 1.05e-9},
-    {0.578, 0.413, 90, 1.8e-6, 0.031e-9, 0.33e-9},
+    {0.320, 0.210, 43, 1.6e-6, 0.042e-9, 0.2e-9},
+    {0.343, 0.304, 0, 2.0e-6, 0.053e-9, 0.2e-9},
+    {0.604, 0.437, 0, 2.4e-6, 0.041e-9, 0.5e-9},
+    {0.578, 0.413, 90, 1.8e-6, 0.031e-9, 0.1e-9},
 };
 
 // Whether the operand's rows come 16 bytes at a time: its outer index is contiguous, and aligned.

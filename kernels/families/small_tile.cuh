@@ -95,6 +95,15 @@ __device__ __forceinline__ void LoadFragment(const float* from, float* to) {
   }
 }
 
+template <int kWidth>
+__device__ __forceinline__ void StoreFragment(const float* from, float* to) {
+  if constexpr (kWidth == 4) {
+    *reinterpret_cast<float4*>(to) = make_float4(from[0], from[1], from[2], from[3]);
+  } else {
+    *reinterpret_cast<float2*>(to) = make_float2(from[0], from[1]);
+  }
+}
+
 // Computes tile `index` of the problem. `shared` is kShape.shared_bytes() long.
 template <SmallShape kShape>
 __device__ __forceinline__ void SmallTile(const SmallProblem& g, int index, float* shared) {
@@ -221,7 +230,9 @@ __device__ __forceinline__ void SmallTile(const SmallProblem& g, int index, floa
   // A copy: the compiler need not fear that a store to D changes it.
   const StridedGemm<float> p = g.p;
   const bool vectors = g.store_16;
-  if constexpr (kSlices == 1) {
+  constexpr int kSliceFloats = Layout::kTileM * kPitchB;
+  static_assert(kSlices * kSliceFloats <= kStages * Layout::kStageFloats, "sums fit the ring");
+  if (kSlices == 1 && vectors) {
 #pragma unroll
     for (int i = 0; i < kShape.rows; ++i) {
 #pragma unroll
@@ -234,20 +245,35 @@ __device__ __forceinline__ void SmallTile(const SmallProblem& g, int index, floa
       }
     }
   } else {
-    constexpr int kSliceFloats = Layout::kTileM * kPitchB;
-    static_assert(kSlices * kSliceFloats <= kStages * Layout::kStageFloats, "sums fit the ring");
+    // Slices meet in the ring; and rows of D that are not aligned are stored from there, since a
+    // thread's own would go 4 bytes at a time into as many pieces of the cache's lines.
     ConsumerBarrier<Layout::kConsumers>();
 #pragma unroll
     for (int i = 0; i < kShape.rows; ++i) {
       const int at = i / kVectorM * kGroupM + row + i % kVectorM;
 #pragma unroll
       for (int q = 0; q < kShape.columns / kVectorN; ++q) {
-        *reinterpret_cast<float4*>(shared + slice * kSliceFloats + at * kPitchB + q * kGroupN +
-                                   column) =
-            make_float4(sum[i][4 * q], sum[i][4 * q + 1], sum[i][4 * q + 2], sum[i][4 * q + 3]);
+        StoreFragment<kVectorN>(&sum[i][q * kVectorN], shared + slice * kSliceFloats +
+                                                           at * kPitchB + q * kGroupN + column);
       }
     }
     ConsumerBarrier<Layout::kConsumers>();
+    if (!vectors) {
+#pragma unroll 4
+      for (int piece = thread; piece < Layout::kTileM * Layout::kTileN;
+           piece += Layout::kConsumers) {
+        const int at = piece / Layout::kTileN;
+        const int from = piece % Layout::kTileN;
+        if (row0 + at >= p.m || column0 + from >= p.n) continue;
+        float total = shared[at * kPitchB + from];
+#pragma unroll
+        for (int s = 1; s < kSlices; ++s) {
+          total = __fadd_rn(total, shared[s * kSliceFloats + at * kPitchB + from]);
+        }
+        StoreElement(p, batch, row0 + at, column0 + from, total);
+      }
+      return;
+    }
     constexpr int kPieces = Layout::kTileN / 4;
 #pragma unroll
     for (int piece = 0; piece < Layout::kTileM * kPieces; piece += Layout::kConsumers) {

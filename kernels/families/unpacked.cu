@@ -3,7 +3,8 @@
 // ring; sums are sequential, as pipelined's.
 //
 //   128 x 128: 4 consumer warps, 3 stages of 32 to 33 KiB; two blocks a multiprocessor, 208
-//              registers a consumer and 48 a producer thread
+//              registers a consumer and 48 a producer thread, and 10 KiB through which rows of D
+//              that are not 16-byte aligned are stored
 //
 // For batches and for products that are read once or twice, where a trip of A through memory costs
 // more than the slots in which producers transpose it. Blocks stay and take the tiles of all
@@ -11,7 +12,16 @@
 //
 // An operand that the copy engine can fetch comes by boxes; one with k contiguous is transposed and
 // one that is not 16-byte aligned is copied by four producer warps, 4 bytes at a time. A kernel is
-// compiled for each pair of ways.
+// compiled for each pair of ways. One that copies waits for its first stage before it asks for
+// more: where all blocks begin at once, that is half a microsecond.
+//
+// Lost (H200, 2026-11-30): transposing through registers, 4 x 4 elements a thread, 16 bytes a load
+// and a store: 29.3 us against 30.0 for 256 products of 128 cubed, since less is asked for at the
+// start, but 180.8 against 178.0 at 256 cubed and 3 % more at 4096, and it spilled registers; edges
+// of a D that is aligned, stored as rows that are not: 34.6 us against 28.0 for 256 products of 100
+// cubed, a part of it a main loop whose sums the stores tied together; copying the last column for
+// those that do not exist, 17 % more at 4096x4097x4096 together with rows of D stored by the
+// threads that hold them.
 
 #include "kernels/families/families.h"
 #include "kernels/families/ffma_family.h"
@@ -20,11 +30,11 @@
 namespace gemm {
 namespace {
 
-constexpr FfmaShape kShape = {8, 2, 2, 1, 32, 3, 2};
+constexpr FfmaShape kShape = {8, 2, 2, 1, 32, 3, 2, 8, 16, true};
 
 // Numbers for the cost model: NVIDIA H200, 2026-11-30.
 constexpr FfmaConfig kConfigs[] = {
-    {"unpacked_f32_sm90_128x128x32_s3", NumericsClass::kSequential, kShape, 0.853, 0.79, 0, 118},
+    {"unpacked_f32_sm90_128x128x32_s3", NumericsClass::kSequential, kShape, 0.853, 0.79, 0, 40},
 };
 constexpr auto kKernelConfigs = ToKernelConfigs(kConfigs);
 

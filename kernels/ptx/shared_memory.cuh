@@ -13,6 +13,13 @@ __device__ __forceinline__ uint32_t SharedAddress(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
+// As LoadShared4.
+__device__ __forceinline__ float LoadShared(uint32_t address) {
+  float v;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(address));
+  return v;
+}
+
 // 16 bytes from a 16-byte aligned address. Volatile, so that loads stay where the pipeline has put
 // them; it does not order other memory operations.
 __device__ __forceinline__ float4 LoadShared4(uint32_t address) {
