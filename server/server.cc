@@ -257,6 +257,8 @@ void ServerImpl::AddGauges() {
       .queue_bytes = [=, this] { return number(engine_->queued_bytes()); },
       .queue_flops = [this] { return engine_->queued_flops(); },
       .host_memory_used_bytes = [=, this] { return number(engine_->host_memory_used_bytes()); },
+      .host_memory_reserved_bytes =
+          [=, this] { return number(engine_->host_memory_reserved_bytes()); },
       .host_memory_budget_bytes = [=, this] { return number(engine_->host_memory_budget_bytes()); },
       .device_memory_used_bytes = [=,
                                    this] { return number(engine_->working_memory().used_bytes); },

@@ -136,6 +136,7 @@ uint64_t Engine::queued_problems() const { return queue_.problems(); }
 uint64_t Engine::queued_bytes() const { return queue_.bytes(); }
 double Engine::queued_flops() const { return queue_.flops(); }
 uint64_t Engine::host_memory_used_bytes() const { return host_pool_->used_bytes(); }
+uint64_t Engine::host_memory_reserved_bytes() const { return host_pool_->reserved_bytes(); }
 uint64_t Engine::host_memory_budget_bytes() const { return host_pool_->budget_bytes(); }
 
 MemoryUse Engine::working_memory() const {

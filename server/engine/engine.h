@@ -86,6 +86,7 @@ class Engine {
   uint64_t queued_bytes() const;
   double queued_flops() const;
   uint64_t host_memory_used_bytes() const;
+  uint64_t host_memory_reserved_bytes() const;  // used and kept for reuse
   uint64_t host_memory_budget_bytes() const;
   MemoryUse working_memory() const;  // of all devices
 

@@ -100,6 +100,9 @@ class LiveGauges final : public prometheus::Collectable {
                {"device", read(gauges_.device_memory_used_bytes)},
                {"host", read(gauges_.host_memory_used_bytes)},
                {"matrices", read(gauges_.matrix_memory_used_bytes)}}),
+        OneValue("gemmd_host_memory_reserved_bytes",
+                 "Host memory that products hold or that is kept, page-locked, for the next ones.",
+                 MetricType::Gauge, read(gauges_.host_memory_reserved_bytes)),
         OneValue("gemmd_matrices", "Matrices that stay on the server.", MetricType::Gauge,
                  read(gauges_.matrices)),
     };

@@ -86,6 +86,7 @@ class Metrics final : public EngineObserver {
     std::function<double()> queue_bytes;
     std::function<double()> queue_flops;
     std::function<double()> host_memory_used_bytes;
+    std::function<double()> host_memory_reserved_bytes;  // used and kept for reuse
     std::function<double()> host_memory_budget_bytes;
     std::function<double()> device_memory_used_bytes;
     std::function<double()> device_memory_budget_bytes;

@@ -163,6 +163,7 @@ TEST_F(MetricsTest, EveryKnownSeriesIsThereFromTheStart) {
       {"gemmd_queue_flops", 1},
       {"gemmd_budget_limit_bytes", 4},
       {"gemmd_budget_used_bytes", 4},
+      {"gemmd_host_memory_reserved_bytes", 1},
       {"gemmd_matrices", 1},
       {"gemmd_device_lost", 2},
   };
@@ -292,6 +293,7 @@ TEST_F(MetricsTest, GaugesAreReadWhenScraped) {
                       .queue_bytes = [] { return 2; },
                       .queue_flops = [] { return 3; },
                       .host_memory_used_bytes = [&used] { return used; },
+                      .host_memory_reserved_bytes = [] { return 20.0; },
                       .host_memory_budget_bytes = [] { return 4; },
                       .device_memory_used_bytes = [] { return 7; },
                       .device_memory_budget_bytes = [] { return 8; },
@@ -313,6 +315,7 @@ TEST_F(MetricsTest, GaugesAreReadWhenScraped) {
   EXPECT_EQ(page.Value("gemmd_budget_limit_bytes", {{"pool", "device"}}), 8);
   EXPECT_EQ(page.Value("gemmd_budget_used_bytes", {{"pool", "matrices"}}), 9);
   EXPECT_EQ(page.Value("gemmd_budget_limit_bytes", {{"pool", "matrices"}}), 10);
+  EXPECT_EQ(page.Value("gemmd_host_memory_reserved_bytes", {}), 20);
   EXPECT_EQ(page.Value("gemmd_matrices", {}), 12);
 
   metrics_.RemoveGauges();
