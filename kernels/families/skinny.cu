@@ -1,32 +1,43 @@
-// skinny: f32 products of which one side is at most 40 long. Up to 8 the time is that
-// of reading the large operand once, and everything serves to have enough of it under way; beyond,
-// it is that of the multiply-adds and of what they read from shared memory.
+// skinny: f32 products of which one side is at most 40 long, or both 64 if k is long. Up to 16 the
+// time is that of reading the large operand once, and everything serves to have enough of it under
+// way; beyond, it is that of the multiply-adds.
 //
 //   D^T = B^T A^T, so both cases are one: `x` has the few rows (of A, or columns of B), the matrix
 //   has many (columns of B, or rows of A). Result (r, j) = sum over l of x[r][l] * matrix[j][l].
 //
-//   A stage:  64 of k x 64 of j of the matrix, and 64 of k of every row of x
+//          k: 32 for warp 0 | 32 for warp 1 | ... warp 7 | 32 for warp 0 | ...
 //
-//             +---- 64 of j ----+       A block of 256 threads has 64 of j: half of a warp has 4 of
-//       64    | 4 x 4 a thread  |       them, and its threads are the 16 lanes of k (sum_order.h),
-//     of k    |                 |       each with 4 x 4 of the stage against every row of x.
-//             +-----------------+
+//             +---- 32 or 64 of j ----+    Each of a block's 8 warps has all results of the block,
+//    a step   | 4 or 8 of j a thread, |    of its own products: every 8th block of 32 of k. So no
+//   of a warp | 8 threads, of a lane  |    warp waits for another before the end. A thread has up
+//             | of k                  |    to 16 of x's rows, and of k four in turn with the lanes
+//             +-----------------------+    of its warp (sum_order.h).
 //
-// Stages come by cp.async into a ring of 5 or 6, 16 bytes at a time, or 4 where rows are not
-// aligned, and lie as in memory, j or k contiguous, swizzled so that the 16-byte loads of a quarter
-// warp meet no bank twice: the two instantiations of a kernel differ in how they index the 4 x 4.
-// Lanes are added by shuffles.
+//   Up to 16 rows: 4 lanes, 32 of j, 2 or 3 stages of 33 to 48 KiB, two blocks a multiprocessor.
+//   Up to 32: 2 lanes, 64 of j; up to 64: 1 lane. One block, 2 or 3 stages of up to 96 KiB.
 //
-// k is cut into chunks where strips of 64 do not fill the device. They are summed
+// A warp has a ring of its own, of steps of the matrix and of x, which lie as in memory, k
+// contiguous or not: 16 bytes are four products of a line, or four lines of a product. From 8 rows
+// on steps come by boxes of the copy engine, one thread asking, since other copies take as many
+// issue slots as the arithmetic. Below, and where rows are not 16-byte aligned or no engine is,
+// they come by cp.async, 16 bytes or 4 at a time. The same bits either way.
+//
+// Lanes are added by shuffles, warps through shared memory. k is cut into chunks where strips of j
+// do not fill the device. They are summed
 //   one by one     by the same block, where the batch fills the device;
-//   in a cluster   of up to 8 blocks, which write their sums to each other's shared memory;
+//   in a cluster   of two blocks, which write their sums to each other's shared memory;
 //   on their own   leaving their sums in the workspace to a second pass, elsewhere.
 // All add them in order, so they agree.
 //
-// Lost (H200, 2026-11-30, 4096 x 4096): lanes next to each other in a warp, so that no two threads
-// share their 16 bytes of x, 43 us against 28 at 16 rows; clusters of 4 where 256 blocks have to
-// fit at once, 26 us against 20 at 1 row. Not done: x without k contiguous costs 10 us at 16 rows,
-// since it is transposed 4 bytes at a time.
+// Why so (H200, 2026-11-30, 4096 x 4096, us): a ring shared by the block, its warps meeting at
+// every stage, 28 at 16 rows; a ring a warp, copied by its 32 threads, 23, of which half of the
+// instructions were addresses; by boxes 20.9 with 16 warps and 19.8 with 8, the rest of the shared
+// memory left alone. With 64 bytes of k in a row instead of 128 the memory gives what has k
+// contiguous a third slower, 24.3 against 19.8 at 8 rows; contiguous parts of k for each warp
+// instead of blocks in turn, 20.6. Reading x costs half as much where neighbouring threads ask for
+// the same 16 bytes (2.1 cycles of 4), and no other sharing helps. Lost: clusters of 4, 30 us
+// against 21 with a second pass at 2048 x 32 x 2048, since they do not all fit at once; 8 of j
+// a thread up to 16 rows, 22 us at 16.
 
 #include <algorithm>
 #include <array>
@@ -40,20 +51,22 @@
 #include "kernels/families/add_chunks.h"
 #include "kernels/families/families.h"
 #include "kernels/families/skinny.cuh"
+#include "kernels/families/tensor_boxes.h"
 
 namespace gemm {
 namespace {
 
-// Without and with clusters.
+// With clusters and boxes, and without.
 constexpr KernelConfig kConfigs[] = {
     {"skinny_f32_sm90_clusters", DType::kF32, NumericsClass::kChunkedLanes},
     {"skinny_f32_lanes", DType::kF32, NumericsClass::kChunkedLanes},
 };
-constexpr int kClusters = 0;
+constexpr int kHopper = 0;
 
-constexpr int kRows[] = {1, 2, 4, 8, 16, 24, 32, 40};
+constexpr int kRows[] = {1, 2, 4, 8, 16, 24, 32, 48, 64};
 constexpr int kRowCounts = static_cast<int>(std::size(kRows));
-static_assert(kRows[kRowCounts - 1] == kMostSkinny);
+static_assert(kRows[kRowCounts - 1] >= kMostSkinnyTile);
+constexpr int kRowsByBoxes = 8;  // and more
 constexpr auto kSharedBytes = []<int... I>(std::integer_sequence<int, I...>) {
   return std::array{SkinnyShape<kRows[I]>::kSharedBytes...};
 }
@@ -61,13 +74,12 @@ constexpr auto kSharedBytes = []<int... I>(std::integer_sequence<int, I...>) {
 
 // For the cost model: NVIDIA H200, 2026-11-30. Fractions are of the memory's rate by its clocks and
 // of the arithmetic peak.
-constexpr double kMemoryFraction = 0.82;
-constexpr double kMathFraction = 0.37;
-constexpr double kBegin = 48;  // beginning and ending a block, in products
-constexpr double kStartSeconds = 3.1e-6;
-constexpr double kClusterSeconds = 0.5e-6;
-// Clusters of 4 and 8 fit onto so much of the device at once: they do not straddle its parts.
-constexpr double kClusterFraction = 0.9;
+constexpr double kMemoryFraction = 0.87;
+constexpr double kMathFraction = 0.62;
+constexpr double kCopiedMathFraction = 0.4;  // where boxes would be, but cannot be
+constexpr double kBegin = 100;               // beginning and ending a block, in products
+constexpr double kStartSeconds = 2.6e-6;
+constexpr double kClusterSeconds = 1.0e-6;
 constexpr double kSecondPassSeconds = 2.1e-6;
 constexpr double kPartialBytesPerSecond = 2.5e12;
 // Of an element that is copied by itself: of x, and of the matrix with j or k contiguous.
@@ -77,24 +89,54 @@ constexpr double kCopyAlongSeconds = 0.16e-9;
 
 constexpr int64_t kMaxGridX = (int64_t{1} << 31) - 1;
 constexpr int64_t kMaxGridZ = 65535;
-constexpr int64_t kMostTogether = 8;     // blocks of a cluster
+constexpr int64_t kTogether = 2;         // blocks of a cluster
 constexpr int64_t kEnoughBlocks = 1024;  // fill any device without a cut of k
 constexpr int64_t kMaxPartialBytes = int64_t{64} << 20;
 
-template <int I, bool kAlong>
+template <int I, bool kXAlong, bool kAlong, bool kBoxes>
 __global__ void __launch_bounds__(kSkinnyThreads, SkinnyShape<kRows[I]>::kBlocks)
-    Skinny(const __grid_constant__ SkinnyGemm g) {
-  SkinnyMultiply<kRows[I], kAlong>(g);
+    Skinny(const __grid_constant__ CUtensorMap map_x,
+           const __grid_constant__ CUtensorMap map_matrix, const __grid_constant__ SkinnyGemm g) {
+  if constexpr (!kBoxes) {
+    SkinnyMultiply<kRows[I], kXAlong, kAlong, false>(g, nullptr, nullptr);
+  } else {
+#if __CUDA_ARCH__ >= 900
+    SkinnyMultiply<kRows[I], kXAlong, kAlong, true>(g, &map_x, &map_matrix);
+#endif
+  }
 }
 
-// By [along][index of kRows].
-using Kernel = void (*)(SkinnyGemm);
-constexpr Kernel kKernels[2][kRowCounts] = {
-    {Skinny<0, false>, Skinny<1, false>, Skinny<2, false>, Skinny<3, false>, Skinny<4, false>,
-     Skinny<5, false>, Skinny<6, false>, Skinny<7, false>},
-    {Skinny<0, true>, Skinny<1, true>, Skinny<2, true>, Skinny<3, true>, Skinny<4, true>,
-     Skinny<5, true>, Skinny<6, true>, Skinny<7, true>},
+using Kernel = void (*)(CUtensorMap, CUtensorMap, SkinnyGemm);
+
+// Fewer than four rows are lines with k contiguous, whatever they are in memory.
+template <int I, bool kXAlong, bool kAlong, bool kBoxes>
+constexpr Kernel KernelOf() {
+  if constexpr (kBoxes && kRows[I] < kRowsByBoxes) {
+    return nullptr;
+  } else {
+    return Skinny < I, kXAlong || (kRows[I] < 4), kAlong, kBoxes > ;
+  }
+}
+
+// By index of kRows, [x with k contiguous][the matrix with k contiguous][boxes].
+struct KernelsOfRows {
+  Kernel by_feed[2][2][2];
 };
+template <int I>
+constexpr KernelsOfRows kKernelsOfRows = {
+    {{{KernelOf<I, false, false, false>(), KernelOf<I, false, false, true>()},
+      {KernelOf<I, false, true, false>(), KernelOf<I, false, true, true>()}},
+     {{KernelOf<I, true, false, false>(), KernelOf<I, true, false, true>()},
+      {KernelOf<I, true, true, false>(), KernelOf<I, true, true, true>()}}}};
+constexpr auto kKernels = []<int... I>(std::integer_sequence<int, I...>) {
+  return std::array{kKernelsOfRows<I>...};
+}
+(std::make_integer_sequence<int, kRowCounts>());
+
+Kernel KernelAt(int rows_index, bool x_along, bool along, bool boxes) {
+  return kKernels[static_cast<size_t>(rows_index)]
+      .by_feed[x_along ? 1 : 0][along ? 1 : 0][boxes ? 1 : 0];
+}
 
 enum class Way { kOneByOne, kCluster, kSecondPass };
 
@@ -118,7 +160,7 @@ Cut CutOf(const Problem& problem, int config) {
   cut.length = std::max(problem.m, problem.n);
   cut.rows_index = 0;
   while (cut.rows_index + 1 < kRowCounts && kRows[cut.rows_index] < cut.rows) ++cut.rows_index;
-  cut.strips = (cut.length - 1) / kSkinnyStrip + 1;
+  cut.strips = TilesOf(cut.length, SkinnyStrip(cut.rows));
   cut.chunk_length = ChunkLength(NumericsClass::kChunkedLanes, problem);
   cut.chunks = ReadsAB(problem) ? ChunkCount(NumericsClass::kChunkedLanes, problem) : 1;
   cut.partial_elements = 0;
@@ -128,7 +170,7 @@ Cut CutOf(const Problem& problem, int config) {
   }
   // Fits: few strips and few matrices.
   const int64_t elements = cut.chunks * problem.m * problem.n * problem.batch_count;
-  if (config == kClusters && cut.chunks <= kMostTogether) {
+  if (config == kHopper && cut.chunks == kTogether) {
     cut.way = Way::kCluster;
   } else if (elements <= kMaxPartialBytes / static_cast<int64_t>(sizeof(float))) {
     cut.way = Way::kSecondPass;
@@ -139,57 +181,113 @@ Cut CutOf(const Problem& problem, int config) {
 
 struct LaunchRecord {
   SkinnyGemm args;
+  TensorBoxes boxes_x;
+  TensorBoxes boxes_matrix;
   unsigned strips;
   unsigned chunk_blocks;
   unsigned planes;
   bool cluster;
   bool second_pass;
+  bool boxes;
+  bool x_along;
   bool along;
   int rows_index;
 };
 static_assert(std::is_trivially_copyable_v<LaunchRecord> && alignof(LaunchRecord) <= 16);
 
-// Four elements that begin at a multiple of four along k, or of j, are 16-byte aligned.
-bool Aligned16(bool base, const MatrixLayout& layout, bool one_line, int64_t batch_count) {
-  return base && (one_line || layout.ld % 4 == 0) &&
-         (batch_count == 1 || layout.batch_stride % 4 == 0);
-}
+// One operand: `lines` rows of x, or of j, and how they lie.
+struct Side {
+  int64_t lines;
+  int64_t line_stride;
+  int64_t k_stride;
+  int64_t batch_stride;
+  bool along;       // k is contiguous
+  bool aligned_16;  // so are four elements in a row, along what is contiguous
+
+  // `base_16`: it begins at a multiple of 16 bytes. Few lines are taken for lines with k
+  // contiguous.
+  Side(const Problem& problem, bool of_a, int64_t line_count, bool few, bool base_16)
+      : lines(line_count) {
+    const MatrixLayout& layout = of_a ? problem.a : problem.b;
+    const bool k_first = of_a != layout.transposed;
+    line_stride = k_first ? layout.ld : 1;
+    k_stride = k_first ? 1 : layout.ld;
+    batch_stride = layout.batch_stride;
+    along = few || k_stride == 1;
+    const int64_t stride = along ? line_stride : k_stride;
+    aligned_16 = base_16 && (along ? k_stride == 1 : line_stride == 1) &&
+                 ((along && lines == 1) || stride % 4 == 0) &&
+                 (problem.batch_count == 1 || batch_stride % 4 == 0);
+  }
+
+  // Whether the copy engine can count it.
+  bool Boxable(const Problem& problem) const {
+    constexpr int64_t kMost = (int64_t{1} << 31) - 1;
+    constexpr int64_t kMostStride = (int64_t{1} << 38) - 1;  // elements
+    return aligned_16 && lines <= kMost && problem.k <= kMost && problem.batch_count <= kMost &&
+           std::max(line_stride, k_stride) <= kMostStride && batch_stride <= kMostStride;
+  }
+
+  bool OneForAll(const Problem& problem) const {
+    return problem.batch_count == 1 || batch_stride == 0;
+  }
+
+  TensorBoxes Boxes(const Problem& problem, const float* base, int box_lines, int step,
+                    int swizzle_bytes) const {
+    TensorBoxes boxes;
+    boxes.base = base;
+    boxes.outer = along ? problem.k : lines;
+    boxes.depth = along ? lines : problem.k;
+    boxes.matrices = OneForAll(problem) ? 1 : problem.batch_count;
+    // Of one line any multiple of 16 bytes will do.
+    boxes.depth_stride = along && lines == 1 ? 4 : along ? line_stride : k_stride;
+    boxes.matrix_stride = batch_stride;
+    boxes.box_outer = along ? step : box_lines;
+    boxes.box_depth = along ? box_lines : step;
+    boxes.swizzle_bytes = swizzle_bytes;
+    return boxes;
+  }
+};
+
+// The patterns of SkinnySide::UnitAt.
+int SwizzleOfX(int rows, bool along) { return along ? 0 : rows == 8 ? 32 : rows == 16 ? 64 : 0; }
+int SwizzleOfMatrix(int step, bool along) { return along ? 4 * step : 0; }
 
 LaunchRecord Record(const Problem& problem, const Operands& operands, int config) {
   const Cut cut = CutOf(problem, config);
   LaunchRecord record;
-  std::memset(&record, 0, sizeof(record));
+  std::memset(static_cast<void*>(&record), 0, sizeof(record));
+  const auto at_16 = [](const void* base) { return reinterpret_cast<uintptr_t>(base) % 16 == 0; };
   SkinnyGemm& g = record.args;
   g.p = MakeStridedGemm<float>(problem, operands);
   g.rows = cut.rows;
   g.length = cut.length;
   g.x_is_a = cut.x_is_a;
-  if (cut.x_is_a) {
-    g.x = g.p.a;
-    g.x_row = g.p.a_row;
-    g.x_column = g.p.a_column;
-    g.x_batch = g.p.a_batch;
-    g.matrix = g.p.b;
-    g.matrix_row = g.p.b_column;
-    g.matrix_column = g.p.b_row;
-    g.matrix_batch = g.p.b_batch;
-  } else {
-    g.x = g.p.b;
-    g.x_row = g.p.b_column;
-    g.x_column = g.p.b_row;
-    g.x_batch = g.p.b_batch;
-    g.matrix = g.p.a;
-    g.matrix_row = g.p.a_row;
-    g.matrix_column = g.p.a_column;
-    g.matrix_batch = g.p.a_batch;
+  g.x = cut.x_is_a ? g.p.a : g.p.b;
+  g.matrix = cut.x_is_a ? g.p.b : g.p.a;
+  const Side x(problem, cut.x_is_a, cut.rows, kRows[cut.rows_index] < 4, at_16(g.x));
+  const Side matrix(problem, !cut.x_is_a, cut.length, false, at_16(g.matrix));
+  g.x_row = x.line_stride;
+  g.x_column = x.k_stride;
+  g.x_batch = x.batch_stride;
+  g.x_16 = x.aligned_16;
+  g.matrix_row = matrix.line_stride;
+  g.matrix_column = matrix.k_stride;
+  g.matrix_batch = matrix.batch_stride;
+  g.matrix_16 = matrix.aligned_16;
+  record.x_along = x.along;
+  record.along = matrix.along;
+  record.boxes = config == kHopper && ReadsAB(problem) && kRows[cut.rows_index] >= kRowsByBoxes &&
+                 x.Boxable(problem) && matrix.Boxable(problem);
+  if (record.boxes) {
+    const int rows = kRows[cut.rows_index];
+    const int step = rows <= 32 ? SkinnyShape<32>::kStep : SkinnyShape<48>::kStep;
+    record.boxes_x = x.Boxes(problem, g.x, rows, step, SwizzleOfX(rows, x.along));
+    record.boxes_matrix = matrix.Boxes(problem, g.matrix, SkinnyStrip(rows), step,
+                                       SwizzleOfMatrix(step, matrix.along));
+    g.box_step_x = x.OneForAll(problem) ? 0 : 1;
+    g.box_step_matrix = matrix.OneForAll(problem) ? 0 : 1;
   }
-  const MatrixLayout& x = cut.x_is_a ? problem.a : problem.b;
-  const MatrixLayout& matrix = cut.x_is_a ? problem.b : problem.a;
-  g.x_16 = g.x_column == 1 && Aligned16(reinterpret_cast<uintptr_t>(g.x) % 16 == 0, x,
-                                        cut.rows == 1, problem.batch_count);
-  record.along = g.matrix_column == 1;
-  g.matrix_16 = Aligned16(reinterpret_cast<uintptr_t>(g.matrix) % 16 == 0, matrix,
-                          record.along && cut.length == 1, problem.batch_count);
   g.chunks = static_cast<int>(cut.chunks);
   g.chunk_length = cut.chunk_length;
   g.pitch = problem.n;
@@ -197,8 +295,7 @@ LaunchRecord Record(const Problem& problem, const Operands& operands, int config
   record.planes = static_cast<unsigned>(std::min(problem.batch_count, kMaxGridZ));
   record.cluster = cut.way == Way::kCluster;
   record.second_pass = cut.way == Way::kSecondPass;
-  const auto chunks = static_cast<unsigned>(cut.chunks);
-  record.chunk_blocks = record.cluster ? std::bit_ceil(chunks) : record.second_pass ? chunks : 1;
+  record.chunk_blocks = cut.way == Way::kOneByOne ? 1 : static_cast<unsigned>(cut.chunks);
   record.rows_index = cut.rows_index;
   return record;
 }
@@ -212,7 +309,7 @@ class Family final : public KernelFamily {
     if (problem.dtype != DType::kF32) {
       return "computes f32, not " + std::string(NameOf(problem.dtype));
     }
-    if (config == kClusters && device.compute_capability != 90) {
+    if (config == kHopper && device.compute_capability != 90) {
       return "needs a device of compute capability 9.0";
     }
     if (NumericsOf(problem) != NumericsClass::kChunkedLanes) {
@@ -220,8 +317,8 @@ class Family final : public KernelFamily {
     }
     const Cut cut = CutOf(problem, config);
     if (cut.strips > kMaxGridX) return "n or m needs more than 2^31 - 1 blocks";
-    if (cut.chunk_length > kMaxGridX - kSkinnyDepth) return "k has chunks of 2^31 or more";
-    const size_t shared_bytes = kSharedBytes[cut.rows_index];
+    if (cut.chunk_length > kMaxGridX - kLaneRound) return "k has chunks of 2^31 or more";
+    const size_t shared_bytes = kSharedBytes[static_cast<size_t>(cut.rows_index)];
     if (shared_bytes > device.shared_bytes_per_block) {
       return "needs " + std::to_string(shared_bytes) + " bytes of shared memory a block";
     }
@@ -232,7 +329,6 @@ class Family final : public KernelFamily {
     const Cut cut = CutOf(problem, config);
     const double multiprocessors = std::max(1, device.multiprocessors);
     const auto length = static_cast<double>(cut.length);
-    const auto rows = static_cast<double>(cut.rows);
     const auto batch = static_cast<double>(problem.batch_count);
     const auto k = static_cast<double>(ReadsAB(problem) ? problem.k : 0);
     const bool cut_up = cut.way != Way::kOneByOne;
@@ -240,31 +336,30 @@ class Family final : public KernelFamily {
         static_cast<double>(cut.strips) * batch * static_cast<double>(cut_up ? cut.chunks : 1);
     const double block_k =
         kBegin + (cut_up ? std::min(k, static_cast<double>(cut.chunk_length)) : k);
-    const MatrixLayout& x = cut.x_is_a ? problem.a : problem.b;
-    const MatrixLayout& matrix = cut.x_is_a ? problem.b : problem.a;
-    const bool along = cut.x_is_a == matrix.transposed || matrix.ld == 1;
-    const bool x_16 = cut.x_is_a != x.transposed &&
-                      Aligned16(x.alignment_bytes % 16 == 0, x, cut.rows == 1, problem.batch_count);
-    const bool matrix_16 = Aligned16(matrix.alignment_bytes % 16 == 0, matrix,
-                                     along && cut.length == 1, problem.batch_count);
-    const double math_rate =
-        kMathFraction * std::max(1.0, device.f32_flops_per_second) / multiprocessors;
+    const MatrixLayout& layout_x = cut.x_is_a ? problem.a : problem.b;
+    const MatrixLayout& layout_matrix = cut.x_is_a ? problem.b : problem.a;
+    const int rows = kRows[cut.rows_index];
+    const Side x(problem, cut.x_is_a, cut.rows, rows < 4, layout_x.alignment_bytes % 16 == 0);
+    const Side matrix(problem, !cut.x_is_a, cut.length, false,
+                      layout_matrix.alignment_bytes % 16 == 0);
+    const bool copied = rows >= kRowsByBoxes &&
+                        !(config == kHopper && x.Boxable(problem) && matrix.Boxable(problem));
+    const double math_rate = (copied ? kCopiedMathFraction : kMathFraction) *
+                             std::max(1.0, device.f32_flops_per_second) / multiprocessors;
+    const double strip = static_cast<double>(SkinnyStrip(cut.rows));
     const double product_seconds =
-        2.0 * kRows[cut.rows_index] * kSkinnyStrip / math_rate +
-        (x_16 ? 0 : kRows[cut.rows_index] * kCopyXSeconds) +
-        (matrix_16 ? 0 : kSkinnyStrip * (along ? kCopyAlongSeconds : kCopyAcrossSeconds));
-    // A block alone on a multiprocessor draws 1.5 times that one's share of the memory's rate.
-    const double busy = std::min(1.0, 1.5 * blocks / multiprocessors);
-    const double bytes =
-        4 * batch * (length * k + rows * k + rows * length * (ReadsC(problem) ? 2 : 1));
+        2.0 * rows * strip / math_rate + (x.aligned_16 ? 0 : rows * kCopyXSeconds) +
+        (matrix.aligned_16 ? 0 : strip * (matrix.along ? kCopyAlongSeconds : kCopyAcrossSeconds));
+    // A block alone on a multiprocessor draws 1.1 times that one's share of the memory's rate.
+    const double busy = std::min(1.0, 1.1 * blocks / multiprocessors);
+    const double bytes = 4 * batch *
+                         (length * k + static_cast<double>(cut.rows) * k +
+                          static_cast<double>(cut.rows) * length * (ReadsC(problem) ? 2 : 1));
     const double memory =
         bytes / busy / std::max(1.0, kMemoryFraction * device.memory_bytes_per_second);
     const double partial_bytes = 2.0 * sizeof(float) * static_cast<double>(cut.partial_elements);
-    const double at_once = cut.way == Way::kCluster && cut.chunks > 2
-                               ? kClusterFraction * multiprocessors
-                               : multiprocessors;
     return kStartSeconds +
-           std::max(std::ceil(blocks / at_once) * block_k * product_seconds, memory) +
+           std::max(std::ceil(blocks / multiprocessors) * block_k * product_seconds, memory) +
            (cut.way == Way::kCluster ? kClusterSeconds : 0) +
            (cut.way == Way::kSecondPass
                 ? kSecondPassSeconds + partial_bytes / kPartialBytesPerSecond
@@ -272,17 +367,20 @@ class Family final : public KernelFamily {
   }
 
   cudaError_t Prepare(const DeviceInfo& device) const override {
-    for (const auto& by_rows : kKernels) {
-      for (int i = 0; i < kRowCounts; ++i) {
+    for (int i = 0; i < kRowCounts; ++i) {
+      const size_t shared_bytes = kSharedBytes[static_cast<size_t>(i)];
+      for (int feed = 0; feed < 8; ++feed) {
+        const bool boxes = feed % 2 != 0;
+        const Kernel kernel = KernelAt(i, feed / 4 != 0, feed / 2 % 2 != 0, boxes);
+        if (kernel == nullptr || (boxes && device.compute_capability != 90)) continue;
         cudaFuncAttributes attributes;
-        GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, by_rows[i]));
-        const size_t shared_bytes = kSharedBytes[i];
+        GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, kernel));
         if (shared_bytes > device.shared_bytes_per_block) continue;  // WhyNot refuses it
-        GEMM_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(by_rows[i],
-                                                       cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                       static_cast<int>(shared_bytes)));
+        GEMM_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
+            kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
       }
     }
+    if (device.compute_capability == 90) GEMM_RETURN_IF_CUDA_ERROR(PrepareTensorMaps());
     return PrepareAddChunks();
   }
 
@@ -328,12 +426,19 @@ class Family final : public KernelFamily {
       cudaLaunchConfig_t launch = {};
       launch.gridDim = dim3(record.strips, record.chunk_blocks, record.planes);
       launch.blockDim = dim3(kSkinnyThreads);
-      launch.dynamicSmemBytes = kSharedBytes[record.rows_index];
+      launch.dynamicSmemBytes = kSharedBytes[static_cast<size_t>(record.rows_index)];
       launch.stream = stream;
       launch.attrs = &cluster;
       launch.numAttrs = record.cluster ? 1 : 0;
-      GEMM_RETURN_IF_CUDA_ERROR(
-          cudaLaunchKernelEx(&launch, kKernels[record.along ? 1 : 0][record.rows_index], g));
+      CUtensorMap map_x = {};
+      CUtensorMap map_matrix = {};
+      if (record.boxes) {
+        GEMM_RETURN_IF_CUDA_ERROR(MakeTensorMap(record.boxes_x, &map_x));
+        GEMM_RETURN_IF_CUDA_ERROR(MakeTensorMap(record.boxes_matrix, &map_matrix));
+      }
+      GEMM_RETURN_IF_CUDA_ERROR(cudaLaunchKernelEx(
+          &launch, KernelAt(record.rows_index, record.x_along, record.along, record.boxes), map_x,
+          map_matrix, g));
       if (record.second_pass) {
         GEMM_RETURN_IF_CUDA_ERROR(LaunchAddChunks(g.p, {g.partial, g.pitch, g.chunks}, stream));
       }

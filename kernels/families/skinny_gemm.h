@@ -11,22 +11,36 @@
 
 namespace gemm {
 
-inline constexpr int kSkinnyThreads = 256;
-inline constexpr int kSkinnyStrip = 64;  // of j, a block: 4 for each group of lanes
-inline constexpr int kSkinnyDepth = kLanes * kLaneGranule;  // of k, a stage
-inline constexpr int kSkinnyXPitch = kSkinnyDepth + 4;      // spreads rows over the banks
-static_assert(kSkinnyThreads / kLanes * 4 == kSkinnyStrip);
+inline constexpr int kSkinnyThreads = 32 * kLaneWarps;
+inline constexpr int kSkinnyGroups = 8;  // threads of a warp side by side along j
 
-// What a kernel for up to kRows rows of x takes. Two blocks a multiprocessor while the sums leave
-// registers for it; the ring is as long as an A100's shared memory allows.
-template <int kRows>
+// What a kernel for up to kRows rows of x takes. A warp has the whole of a block's results, of its
+// own products: its threads are 8 along j, kTeams along the rows, and lanes of k.
+template <int kRowsOfX>
 struct SkinnyShape {
-  static constexpr int kBlocks = kRows <= 8 ? 2 : 1;
-  static constexpr int kStages = kRows == 16 || kRows == 24 ? 6 : 5;
-  static constexpr int kStageFloats = kSkinnyStrip * kSkinnyDepth + kRows * kSkinnyXPitch;
-  // The ring, and sums behind it.
-  static constexpr size_t kSharedBytes =
-      sizeof(float) * (kStageFloats * kStages + kRows * kSkinnyStrip);
+  static constexpr int kRows = kRowsOfX;
+  static constexpr int kTeams = 4 / LanesOf(kRows);
+  static constexpr int kThreadRows = kRows / kTeams;
+  static constexpr int kThreadColumns = SkinnyStrip(kRows) / kSkinnyGroups;
+  static constexpr int kStrip = SkinnyStrip(kRows);    // of j, a block
+  static constexpr int kBlocks = kRows <= 16 ? 2 : 1;  // a multiprocessor
+
+  // The ring of one warp. More than 32 rows go in steps of 16 products, so that three fit.
+  static constexpr int kGranules = kRows <= 32 ? 8 : 4;
+  static constexpr int kStep = kGranules * kLaneGranule;
+  static constexpr int kStages = kRows <= 4 || kRows > 32 ? 3 : 2;
+  static constexpr int kMatrixBytes = 4 * kStrip * kStep;
+  static constexpr int kXBytes = (4 * kRows * kStep + 127) / 128 * 128;
+  static constexpr int kRingBytes = kLaneWarps * kStages * (kMatrixBytes + kXBytes);
+
+  // The warps' sums, in the ring once it has run dry: rows `kPitch` apart, so that teams of rows
+  // write to different banks.
+  static constexpr int kPitch = kStrip + (kTeams > 1 ? 16 : 0);
+  static_assert(4 * kLaneWarps * kRows * kPitch <= kRingBytes);
+
+  static constexpr int kTotalsAt = kRingBytes;  // of the block, or of its share of a cluster's
+  static constexpr int kBarriersAt = kTotalsAt + 4 * kRows * kStrip;
+  static constexpr size_t kSharedBytes = kBarriersAt + 8 * kLaneWarps * kStages;
 };
 
 struct SkinnyGemm {
@@ -42,8 +56,10 @@ struct SkinnyGemm {
   int64_t matrix_column;
   int64_t matrix_batch;
   bool x_is_a;
-  bool x_16;  // every four elements along k are 16-byte aligned
+  bool x_16;  // four elements in a row, along what is contiguous, are 16-byte aligned
   bool matrix_16;
+  int box_step_x;  // from one matrix of the batch to the next: 1, or 0 if they share one
+  int box_step_matrix;
   int chunks;
   int64_t chunk_length;
   float* partial;  // null, or where chunks leave their sums, [chunk][batch][m][pitch]

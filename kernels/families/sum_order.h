@@ -16,12 +16,15 @@
 //                      along k and dealt out in equal shares: where one share ends inside a tile,
 //                      its sum is cut. The parts are added in order. For results of so few tiles
 //                      that a last wave would cost.
-//   chunked_lanes      k in chunks; in a chunk, product l belongs to lane (l / 4) % 16, lanes are
-//                      added as a warp's shuffles do (lane i + lane i + 8, then 4, 2, 1), the
-//                      chunks in order. For at most 40 rows or columns.
+//   chunked_lanes      k in chunks, each shared out in blocks of 32 products to 8 warps, whose
+//   lanes
+//                      (4 up to 16 rows or columns, 2 up to 32, 1 beyond) take four products each
+//                      in turn. Lanes are added as a warp's shuffles do (lane i and i + 2, then 1),
+//                      the warps in order, the chunks in order. For at most 40 rows or columns,
+//                      and for results up to 64 x 64 with k from 32768 on.
 //
 // Within a quarter, part or lane: acc = 0; for its l ascending: acc = fma(a, b, acc). Lanes go on
-// to the next multiple of 64 of k with products 0 * 0.
+// to the end of the block, or of its half of 16 beyond 32 rows, with products 0 * 0.
 
 #ifndef GEMMD_KERNELS_FAMILIES_SUM_ORDER_H_
 #define GEMMD_KERNELS_FAMILIES_SUM_ORDER_H_
@@ -37,9 +40,17 @@ namespace gemm {
 
 inline constexpr int kQuarters = 4;
 inline constexpr int kQuarterGranule = 16;  // a quarter's length is a multiple of it
-inline constexpr int kLanes = 16;
-inline constexpr int kLaneGranule = 4;  // consecutive products of a lane
+inline constexpr int kLaneWarps = 8;
+inline constexpr int kLaneBlock = 32;   // consecutive products of a warp
+inline constexpr int kLaneGranule = 4;  // of a lane
+inline constexpr int kLaneRound = kLaneWarps * kLaneBlock;
 inline constexpr int64_t kMostSkinny = 40;
+// A result of up to 64 x 64 goes the same way if k is long.
+inline constexpr int64_t kMostSkinnyTile = 64;
+
+// By the short side of the result: the lanes of a warp, and what a block has of the long side.
+constexpr int LanesOf(int64_t narrow) { return narrow <= 16 ? 4 : narrow <= 32 ? 2 : 1; }
+constexpr int SkinnyStrip(int64_t narrow) { return narrow <= 16 ? 32 : 64; }
 
 // Up to here a product is small.
 inline constexpr int64_t kSmallWide = 512;
@@ -97,7 +108,10 @@ inline NumericsClass NumericsOf(const Problem& problem) {
   if (narrow > kMostSkinny && wide <= kSmallWide && problem.k <= 2 * kSmallDepth) {
     return NumericsClass::kQuarters;
   }
-  if (narrow <= kMostSkinny) return NumericsClass::kChunkedLanes;
+  if (narrow <= kMostSkinny ||
+      (narrow <= kMostSkinnyTile && wide <= kMostSkinnyTile && problem.k >= 32768)) {
+    return NumericsClass::kChunkedLanes;
+  }
   // From 640 tiles on, tiles of 128 x 128 and more fill it alone, unless the result is too narrow.
   if (QuarterTiles(problem) > 640 && narrow > 64) return NumericsClass::kSequential;
   return QuarterChunkLength(problem) < problem.k ? NumericsClass::kChunkedQuarters
@@ -162,26 +176,30 @@ inline bool MayBeSummed(const Problem& problem, NumericsClass numerics) {
                                               : numerics == NumericsOf(problem));
 }
 
-// The chunks of chunked_lanes: as many, of at least 128 products, as should end first on 132
-// multiprocessors. A block has 64 of the wide side and takes as long to begin and end as for 192
-// products. Up to 16 rows blocks wait for the memory: 88 of them ask as much of it as it gives, and
-// more share it without regard to waves.
+// The chunks of chunked_lanes: as many as should end first on 132 multiprocessors. Times are in
+// products of a block. Up to 16 rows blocks wait for the memory: 120 of them ask as much of it as
+// it gives, and more share it without regard to waves. Two chunks meet in a cluster, more in a
+// second pass.
 inline int64_t LaneChunkLength(const Problem& problem) {
-  constexpr int64_t kGranule = int64_t{kLanes} * kLaneGranule;
-  constexpr int64_t kShortest = 2 * kGranule;
-  constexpr double kBegin = 192;
-  constexpr double kSecondPass = 1024;  // more than 8 do not fit a cluster and are added after it
+  const int64_t narrow = std::min(problem.m, problem.n);
+  const bool few_rows = narrow <= 16;
+  const double begin = few_rows ? 400 : 140;
+  const double cluster = few_rows ? 150 : 70;
+  const double second_pass = few_rows ? 600 : 180;
   const int64_t k = std::max<int64_t>(1, problem.k);
-  const auto strips = static_cast<double>(TilesOf(std::max(problem.m, problem.n), 64));
-  const bool few_rows = std::min(problem.m, problem.n) <= 16;
+  const auto strips =
+      static_cast<double>(TilesOf(std::max(problem.m, problem.n), SkinnyStrip(narrow)));
   int64_t best = 0;
   double least = 0;
-  for (int64_t chunks = 1; chunks <= 256 && (chunks == 1 || k / chunks >= kShortest); chunks *= 2) {
-    const int64_t length = TilesOf(TilesOf(k, chunks), kGranule) * kGranule;
-    const double blocks = strips * static_cast<double>(chunks);
-    const double waves = few_rows ? std::max(1.0, blocks / 88) : std::ceil(blocks / 132);
-    const double time =
-        waves * (static_cast<double>(length) + kBegin) + (chunks > 8 ? kSecondPass : 0);
+  for (int64_t chunks = 1; chunks <= 256 && (chunks == 1 || k / chunks >= kLaneRound);
+       chunks += chunks < 8 ? 1 : chunks / 4) {
+    const int64_t length = TilesOf(TilesOf(k, chunks), kLaneRound) * kLaneRound;
+    const int64_t count = TilesOf(k, length);  // fewer where they come out longer
+    const double blocks = strips * static_cast<double>(count);
+    const double waves = few_rows ? std::max(1.0, blocks / 120) : std::ceil(blocks / 132);
+    const double time = waves * (static_cast<double>(length) + begin) + (count > 2   ? second_pass
+                                                                         : count > 1 ? cluster
+                                                                                     : 0);
     if (chunks == 1 || time < least) {
       best = length;
       least = time;
@@ -190,8 +208,8 @@ inline int64_t LaneChunkLength(const Problem& problem) {
   return best;
 }
 
-// Products in every chunk but the last, which has what is left: a multiple of 64 for quarters
-// and for lanes.
+// Products in every chunk but the last, which has what is left: a multiple of 64 for quarters, of
+// 256 for lanes.
 inline int64_t ChunkLength(NumericsClass numerics, const Problem& problem) {
   constexpr int64_t kGranule = int64_t{kQuarters} * kQuarterGranule;
   const int64_t k = problem.k;

@@ -34,11 +34,15 @@ cudaError_t MakeTensorMap(const TensorBoxes& boxes, CUtensorMap* map) {
                                 unsigned64(matrix_stride) * sizeof(float)};
   const cuuint32_t box[] = {unsigned32(boxes.box_outer), unsigned32(boxes.box_depth), 1};
   const cuuint32_t steps[] = {1, 1, 1};
+  const CUtensorMapSwizzle swizzle = boxes.swizzle_bytes == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+                                     : boxes.swizzle_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                     : boxes.swizzle_bytes == 32 ? CU_TENSOR_MAP_SWIZZLE_32B
+                                                                 : CU_TENSOR_MAP_SWIZZLE_NONE;
   // The driver only reads the address.
   auto* base = const_cast<float*>(boxes.base);
   const CUresult result =
       encode_tiled.load()(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 3, base, sizes, strides, box, steps,
-                          CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+                          CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
                           CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }

@@ -21,6 +21,8 @@ struct TensorBoxes {
   int64_t matrix_stride = 0;  // elements; any with one matrix
   int box_outer = 0;          // up to 256
   int box_depth = 0;
+  // The copy engine's swizzle, of 32, 64 or 128 bytes, in which a line of the box fits; 0 for none.
+  int swizzle_bytes = 0;
 };
 
 // Finds the driver's function. Once before the first MakeTensorMap.

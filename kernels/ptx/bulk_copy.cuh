@@ -33,6 +33,11 @@ __device__ __forceinline__ void BarrierInitFence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
+// Boxes asked for behind the barrier that follows come after this thread's stores to shared memory.
+__device__ __forceinline__ void OrderBoxesBehindStores() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 }  // namespace gemm
 
 #endif  // GEMMD_KERNELS_PTX_BULK_COPY_CUH_

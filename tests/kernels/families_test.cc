@@ -134,7 +134,7 @@ TEST(Families, PlanOneLaunchForAGroup) {
 
 // Chunks cost workspace; large batches go in rounds instead of growing it.
 TEST(Families, KeepChunkSumsWithinARound) {
-  Problem one = DenseProblem(DType::kF32, 64, 64, 65536);
+  Problem one = DenseProblem(DType::kF32, 64, 64, 16320);
   for (MatrixLayout* layout : {&one.a, &one.b, &one.d}) layout->alignment_bytes = 256;
   Problem many = one;
   many.batch_count = 1000;
@@ -144,15 +144,17 @@ TEST(Families, KeepChunkSumsWithinARound) {
     const Plan plan = family.MakePlan({&one, 1}, H200(), config);
     if (family.configs()[config].numerics == NumericsClass::kSequential) {
       // At most A, packed.
-      EXPECT_LE(plan.workspace_bytes, size_t{64} * 65536 * 4) << family.configs()[config].name;
+      EXPECT_LE(plan.workspace_bytes, size_t{64} * 16320 * 4) << family.configs()[config].name;
       return;
     }
     ++with_chunks;
     EXPECT_EQ(plan.launches, 2);
-    EXPECT_EQ(plan.workspace_bytes, size_t{256} * 64 * 64 * 4);
+    const int64_t chunks = ChunkCount(NumericsClass::kChunkedQuarters, one);
+    const int64_t round = (int64_t{16} << 20) / (chunks * 64 * 64);
+    EXPECT_EQ(plan.workspace_bytes, static_cast<size_t>(chunks * 64 * 64 * 4));
     const Plan batch = family.MakePlan({&many, 1}, H200(), config);
-    EXPECT_EQ(batch.launches, 2 * ((1000 + 15) / 16));
-    EXPECT_EQ(batch.workspace_bytes, size_t{16} * 256 * 64 * 64 * 4);
+    EXPECT_EQ(batch.launches, 2 * ((1000 + round - 1) / round));
+    EXPECT_EQ(batch.workspace_bytes, static_cast<size_t>(round * chunks * 64 * 64 * 4));
   });
   EXPECT_GT(with_chunks, 0);
 }
@@ -178,7 +180,9 @@ TEST(SumOrder, DependsOnSizesAndTypeAlone) {
   EXPECT_EQ(of(512, 512, 513), NumericsClass::kChunkedQuarters);
   EXPECT_EQ(of(512, 512, 256), NumericsClass::kSequential);
   EXPECT_EQ(of(16, 256, 256), NumericsClass::kSequential);
-  EXPECT_EQ(of(64, 64, 65536), NumericsClass::kChunkedQuarters);
+  EXPECT_EQ(of(64, 64, 65536), NumericsClass::kChunkedLanes);
+  EXPECT_EQ(of(64, 65, 65536), NumericsClass::kChunkedQuarters);
+  EXPECT_EQ(of(64, 64, 32767), NumericsClass::kChunkedQuarters);
   EXPECT_EQ(of(16, 4096, 4096), NumericsClass::kChunkedLanes);
   EXPECT_EQ(of(4096, 16, 4096), NumericsClass::kChunkedLanes);
   EXPECT_EQ(of(16, 100000, 4096), NumericsClass::kChunkedLanes);
@@ -227,20 +231,24 @@ TEST(SumOrder, CutsLanesByTheDeviceThatTheyFill) {
     const Problem problem = DenseProblem(DType::kF32, m, n, k);
     const int64_t length = ChunkLength(NumericsClass::kChunkedLanes, problem);
     const int64_t count = ChunkCount(NumericsClass::kChunkedLanes, problem);
-    EXPECT_EQ(length % (int64_t{kLanes} * kLaneGranule), 0) << m << " " << n << " " << k;
+    EXPECT_EQ(length % kLaneRound, 0) << m << " " << n << " " << k;
     EXPECT_GE(length * count, k) << m << " " << n << " " << k;
     EXPECT_LT(length * (count - 1), k) << m << " " << n << " " << k;
     EXPECT_EQ(count, ChunkCount(NumericsClass::kChunkedLanes, DenseProblem(DType::kF32, n, m, k)));
     return count;
   };
-  EXPECT_EQ(chunks(1, 4096, 4096), 2);
+  EXPECT_EQ(chunks(1, 4096, 4096), 1);
+  EXPECT_EQ(chunks(16, 2048, 2048), 2);
+  EXPECT_EQ(chunks(32, 4096, 4096), 2);
   EXPECT_EQ(chunks(6144, 4, 2048), 1);
   EXPECT_EQ(chunks(8, 14336, 4096), 1);
   EXPECT_EQ(chunks(35, 8457, 4096), 4);
   EXPECT_EQ(chunks(35, 700, 2048), 8);
   EXPECT_EQ(chunks(1, 100, 255), 1);
-  EXPECT_EQ(chunks(1, 100, 256), 2);
-  EXPECT_EQ(chunks(8, 512, 500000), 16);
+  EXPECT_EQ(chunks(1, 100, 256), 1);
+  EXPECT_EQ(chunks(1, 100, 512), 2);
+  EXPECT_EQ(chunks(64, 64, 65536), 128);
+  EXPECT_EQ(chunks(8, 512, 500000), 8);
   EXPECT_GT(chunks(1, 1, 500000), 64);
   EXPECT_LE(chunks(1, 1, int64_t{1} << 40), 256);
   EXPECT_EQ(chunks(1, int64_t{1} << 40, 4096), 1);
@@ -264,7 +272,8 @@ TEST(Families, SumLanesWithinABoundedWorkspace) {
     EXPECT_EQ(kernels, 2);
     return most;
   };
-  EXPECT_EQ(workspace(8, 4096, 4096, 1), size_t{2} * 8 * 4096 * 4);
+  EXPECT_EQ(workspace(8, 1024, 4096, 1), size_t{4} * 8 * 1024 * 4);
+  EXPECT_EQ(workspace(8, 4096, 4096, 1), 0u);
   EXPECT_EQ(workspace(8, 4096, 4096, 17), 0u);
   EXPECT_GT(workspace(1, 1, 500000, 1000), 0u);
   for (int64_t batch_count : {1, 10, 100, 1000, 100000}) {
@@ -350,7 +359,7 @@ TEST(Model, ChoicesAreTheseUntilMeasuredOtherwise) {
       {DType::kF32, 1, 4096, 4096, 1, "skinny_f32_sm90_clusters"},
       {DType::kF32, 8, 4096, 4096, 1, "skinny_f32_sm90_clusters"},
       {DType::kF32, 128, 4096, 4096, 1, "sliced_f32_sm90_64x64x64_s3_chunks"},
-      {DType::kF32, 64, 64, 65536, 1, "sliced_f32_sm90_64x64x64_s3_chunks"},
+      {DType::kF32, 64, 64, 65536, 1, "skinny_f32_sm90_clusters"},
       {DType::kF32, 8192, 8192, 64, 1, "pipelined_f32_sm90_128x128x32_s3"},
       {DType::kF32, 6144, 4, 2048, 1, "skinny_f32_sm90_clusters"},
       {DType::kF32, 64, 64, 64, 256, "small_f32"},

@@ -127,15 +127,19 @@ float SumInOrder(NumericsClass numerics, const Problem& problem, int64_t row, in
     if (numerics == NumericsClass::kSequential) {
       sum = sequential(begin, begin + length);
     } else if (numerics == NumericsClass::kChunkedLanes) {
-      std::array<float, kLanes> lanes = {};
-      for (int64_t l = begin; l < std::min(begin + length, k); ++l) {
-        float& lane = lanes[static_cast<size_t>((l - begin) / kLaneGranule % kLanes)];
-        lane = std::fmaf(a[l], b[l], lane);
+      const auto lanes = static_cast<size_t>(LanesOf(std::min(problem.m, problem.n)));
+      std::array<std::array<float, 4>, kLaneWarps> warps = {};
+      for (int64_t l = 0; l < std::min(length, k - begin); ++l) {
+        float& lane = warps[static_cast<size_t>(l / kLaneBlock % kLaneWarps)]
+                           [static_cast<size_t>(l / kLaneGranule) % lanes];
+        lane = std::fmaf(a[begin + l], b[begin + l], lane);
       }
-      for (size_t half = kLanes / 2; half > 0; half /= 2) {
-        for (size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+      for (auto& warp : warps) {
+        for (size_t half = lanes / 2; half > 0; half /= 2) {
+          for (size_t i = 0; i < half; ++i) warp[i] += warp[i + half];
+        }
+        sum = &warp == warps.data() ? warp[0] : sum + warp[0];
       }
-      sum = lanes[0];
     } else {
       const int64_t quarter = length / kQuarters;
       for (int q = 0; q < kQuarters; ++q) {
@@ -188,10 +192,11 @@ std::vector<float> ResultInOrder(NumericsClass numerics, const Problem& problem,
 // A class is a promise about bits, so it is checked against its definition, not only kernel against
 // kernel.
 TEST_F(GpuTest, KernelsSumAsTheirClassDefines) {
-  const int64_t shapes[][3] = {{67, 45, 333},   {300, 200, 1111}, {9, 600, 2100},   {600, 30, 700},
-                               {64, 64, 33000}, {600, 1100, 700}, {12, 33000, 131}, {700, 900, 141},
-                               {3, 45, 5000},   {600, 2, 333},    {1, 1, 90000},    {40, 700, 3000},
-                               {24, 1100, 600}};
+  const int64_t shapes[][3] = {
+      {67, 45, 333},   {300, 200, 1111}, {9, 600, 2100},   {600, 30, 700},
+      {64, 64, 33000}, {600, 1100, 700}, {12, 33000, 131}, {700, 900, 141},
+      {3, 45, 5000},   {600, 2, 333},    {1, 1, 90000},    {40, 700, 3000},
+      {24, 1100, 600}, {16, 520, 3001},  {1100, 13, 900},  {33, 2100, 1000}};
   std::set<NumericsClass> seen;
   for (const auto& shape : shapes) {
     for (const bool transposed : {false, true}) {
