@@ -186,6 +186,27 @@ def test_product_larger_than_host_memory():
 
 
 @pytest.mark.skipif(harness.SANITIZED, reason="a sanitizer's memory says nothing of the server's")
+@pytest.mark.parametrize(
+    "m, k, n, payloads",
+    [
+        (8192, 8192, 1, 2),  # of a request: in gRPC's slices, and where the device takes it from
+        (8192, 1, 8192, 1),  # of a reply: gRPC sends from where the device has put it
+    ],
+)
+def test_memory_of_one_large_call(m, k, n, payloads):
+    with running_server("--message-limit=300MiB", "--host-memory=1GiB") as server:
+        server.check_alive()
+        request = product_request(small_integers(1, m, k), small_integers(2, k, n))
+        server.reset_peak()
+        before = server.peak_resident_bytes()
+        for _ in range(3):
+            assert len(server.multiply(request).payloads[0]) == 4 * m * n
+        growth = server.peak_resident_bytes() - before
+    most = payloads * 256 * MIB * 1.1 + 32 * MIB
+    assert growth < most, f"the server grew by {growth / MIB:.0f} MiB"
+
+
+@pytest.mark.skipif(harness.SANITIZED, reason="a sanitizer's memory says nothing of the server's")
 def test_many_uploads_against_a_small_budget():
     """32 uploads of 32 MiB at once, 1 GiB, against budgets of 128 MiB for messages and as much for
     host memory. Without a gate before the read, gRPC alone would buffer the whole GiB."""
