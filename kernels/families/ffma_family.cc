@@ -21,7 +21,6 @@ namespace {
 // Starting, packing, and the second passes: NVIDIA H200, 2026-11-30.
 constexpr double kStartSeconds = 3.7e-6;
 constexpr double kPackSeconds = 4.4e-6;
-constexpr double kPackForQuartersSeconds = 6.6e-6;
 constexpr double kAddChunksSeconds = 1.2e-6;
 constexpr double kAddPartsSeconds = 7.4e-6;
 // Of the memory's rate: reading and writing what is packed, and sums of chunks. Parts of cut tiles
@@ -29,10 +28,6 @@ constexpr double kAddPartsSeconds = 7.4e-6;
 constexpr double kPackFraction = 0.76;
 constexpr double kChunksFraction = 0.85;
 constexpr double kPartsFraction = 2.6;
-// What copying one operand on its way, 4 bytes at a time, adds to the time of a tile of 64 results
-// in the other direction.
-constexpr double kCopying = 0.1;
-
 // Multiply-adds of a multiprocessor in about a millisecond. A block works no longer, where its
 // tiles allow it: small products on a stream of higher priority wait for blocks to end.
 constexpr double kMostFmasOfABlock = 2.2e8;
@@ -87,7 +82,7 @@ double FfmaFamily::ModelSeconds(const Problem& problem, const DeviceInfo& device
                                 int config) const {
   const FfmaConfig& ffma = ffma_configs_[config];
   const bool stream_k = ffma.numerics == NumericsClass::kStreamK;
-  const FfmaRounds rounds(problem, ffma, functions_[config].packing());
+  const FfmaRounds rounds(problem, ffma, functions_[config].packing);
   const double bandwidth = std::max(1.0, device.memory_bytes_per_second);
   const auto count = static_cast<double>(rounds.count());
   const auto there_and_back = [bandwidth](double elements, double fraction) {
@@ -95,17 +90,14 @@ double FfmaFamily::ModelSeconds(const Problem& problem, const DeviceInfo& device
   };
   double seconds = kStartSeconds;
   if (rounds.packed_elements() > 0) {
-    seconds += count * (ffma.shape.slices > 1 ? kPackForQuartersSeconds : kPackSeconds) +
-               there_and_back(rounds.packed_elements(), kPackFraction);
+    seconds += count * kPackSeconds + there_and_back(rounds.packed_elements(), kPackFraction);
   }
   if (rounds.second_pass()) {
     seconds +=
         count * (stream_k ? kAddPartsSeconds : kAddChunksSeconds) +
         there_and_back(rounds.partial_elements(), stream_k ? kPartsFraction : kChunksFraction);
   }
-  const double slower =
-      1 + kCopying * ((rounds.feed_a() != FfmaFeed::kBoxes ? 64.0 : 0) / ffma.shape.tile_n() +
-                      (rounds.feed_b() != FfmaFeed::kBoxes ? 64.0 : 0) / ffma.shape.tile_m());
+  const double slower = 1 + rounds.copy_slots();
   const TileCost cost{.tile_m = ffma.shape.tile_m(),
                       .tile_n = ffma.shape.tile_n(),
                       .math_fraction = ffma.math_fraction / slower,
@@ -163,7 +155,7 @@ Plan FfmaFamily::MakePlan(std::span<const Problem> problems, const DeviceInfo& /
   int64_t count = 0;
   for (const Problem& problem : problems) {
     if (IsEmpty(problem)) continue;
-    const FfmaRounds rounds(problem, ffma_configs_[config], functions_[config].packing());
+    const FfmaRounds rounds(problem, ffma_configs_[config], functions_[config].packing);
     count += rounds.count();
     plan.launches += static_cast<int>(rounds.launches());
     plan.workspace_bytes = std::max(plan.workspace_bytes, rounds.workspace_bytes());
@@ -178,7 +170,7 @@ void FfmaFamily::Encode(const Plan& plan, std::span<const Problem> problems,
   for (size_t i = 0; i < problems.size(); ++i) {
     if (IsEmpty(problems[i])) continue;
     const FfmaRounds rounds(problems[i], ffma_configs_[plan.config],
-                            functions_[plan.config].packing());
+                            functions_[plan.config].packing);
     for (int64_t index = 0; index < rounds.count(); ++index) {
       const FfmaRound round = rounds.Round(index, operands[i]);
       std::memcpy(out, &round, sizeof(round));

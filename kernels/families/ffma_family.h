@@ -38,20 +38,14 @@ using FfmaFunction = void (*)(CUtensorMap map_a, CUtensorMap map_b, FfmaGemm gem
 // Which operands are packed of those that the copy engine cannot fetch.
 enum class FfmaPacking : uint8_t {
   kAll,
-  kWherePays,  // those that are not aligned, and of the others those for which it pays
+  kWherePays,  // those whose copies by threads would take longer
   kNone,
 };
 
 // A configuration's kernels by the feeds of A and B; null where there is none.
 struct FfmaFunctions {
   FfmaFunction by_feed[kFfmaFeeds][kFfmaFeeds] = {};
-
-  // A configuration has boxes alone, or those and transposing, or all feeds.
-  constexpr FfmaPacking packing() const {
-    return by_feed[2][2] != nullptr   ? FfmaPacking::kNone
-           : by_feed[1][1] != nullptr ? FfmaPacking::kWherePays
-                                      : FfmaPacking::kAll;
-  }
+  FfmaPacking packing = FfmaPacking::kAll;  // with boxes alone; else it has all feeds
 };
 
 constexpr FfmaFunctions FfmaBoxes(FfmaFunction function) {

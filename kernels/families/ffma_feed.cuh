@@ -32,7 +32,7 @@ class FfmaTransposer {
     const int row = thread / 32 * 8 + thread % 8;
     const int outer0 = thread % 32 / 8;
     copies_left_ = static_cast<int>(min(outer, int64_t{kOuter})) - outer0;
-    // A row or column that does not exist repeats one that does: its results are not stored.
+    // Rows or columns that do not exist are not copied: results of what was there are not stored.
     from_ = tile + (copies_left_ > 0 ? outer0 * outer_stride : 0);
     to_ = (row * (kOuter + 4) + outer0) * 4;
 #pragma unroll
@@ -61,8 +61,8 @@ class FfmaTransposer {
       } else {
 #pragma unroll
         for (int g = 0; g < kOuter / 4; ++g) {
-          CopyAsync4(to + g * 16, from, bytes);
-          if (4 * (g + 1) < copies_left_) FfmaAdvance(&from, step_bytes_);
+          if (4 * g < copies_left_) CopyAsync4(to + g * 16, from, bytes);
+          FfmaAdvance(&from, step_bytes_);
         }
       }
     }
@@ -83,35 +83,33 @@ class FfmaTransposer {
 };
 
 // Copies tiles of an operand with its outer index contiguous to [depth][kOuter], as a transposer
-// does.
+// does. A pass copies as many rows as the threads have places for; the rest of them have none.
 template <int kOuter, int kDepth, int kSlices>
 class FfmaCopier {
  public:
   // As a transposer's, but for the stride from product to product.
   __device__ __forceinline__ FfmaCopier(const float* tile, int64_t depth_stride, int64_t outer,
                                         int length, int slice_length, int thread)
-      : stride_(depth_stride), step_bytes_(kRows * depth_stride * static_cast<int>(sizeof(float))) {
-    const int row = thread / kOuter;
+      : stride_(depth_stride),
+        step_bytes_(kRows * depth_stride * static_cast<int>(sizeof(float))),
+        length_(length),
+        slice_length_(slice_length) {
+    row_ = thread / kOuter;
     const int column = thread % kOuter;
     // One that does not exist is not copied: its results are not stored. To repeat another one
     // would cost: lanes that copy the same element take turns.
-    exists_ = column < outer;
+    copies_ = column < outer && row_ < kRows;
     from_ = tile + column;
     to_ = thread * 4;
-    row_ = row;
-#pragma unroll
-    for (int slice = 0; slice < kSlices; ++slice) {
-      product_[slice] = slice * slice_length + row;
-      end_[slice] = min(slice_length, length - slice * slice_length);
-    }
   }
 
   __device__ __forceinline__ void Copy(uint32_t stage, int first) const {
-    if (!exists_) return;
-#pragma unroll
+    if (!copies_) return;
+#pragma unroll 1
     for (int slice = 0; slice < kSlices; ++slice) {
-      const int rows = end_[slice] - first;  // that exist
-      const float* from = from_ + (rows > 0 ? product_[slice] + first : 0) * stride_;
+      const int before = slice * slice_length_;
+      const int rows = min(slice_length_, length_ - before) - first;  // that exist
+      const float* from = from_ + (rows > 0 ? before + row_ + first : 0) * stride_;
       const uint32_t to = stage + to_ + slice * (kSliceDepth * kOuter * 4);
       if (rows >= kSliceDepth) {
 #pragma unroll
@@ -121,7 +119,7 @@ class FfmaCopier {
         }
       } else {
         // Products that do not exist are not looked at.
-#pragma unroll 4
+#pragma unroll(kSlices == 1 ? 4 : 1)
         for (int pass = 0; pass < kSliceDepth / kRows; ++pass) {
           if (row_ + pass * kRows >= rows) break;
           CopyAsync4(to + pass * (kRows * kOuter * 4), from, 4);
@@ -134,16 +132,16 @@ class FfmaCopier {
  private:
   static constexpr int kSliceDepth = kDepth / kSlices;
   static constexpr int kRows = kFfmaProducers / kOuter;  // a pass
-  static_assert(kFfmaProducers % kOuter == 0 && kSliceDepth % kRows == 0, "whole passes");
+  static_assert(kSliceDepth % kRows == 0, "whole passes");
 
   const float* from_;
   int64_t stride_;
   int64_t step_bytes_;
   uint32_t to_;
   int row_;
-  bool exists_;
-  int product_[kSlices];
-  int end_[kSlices];
+  bool copies_;
+  int length_;
+  int slice_length_;
 };
 
 // What brings an operand that is not fed by boxes.

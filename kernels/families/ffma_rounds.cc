@@ -52,17 +52,55 @@ bool FfmaRounds::Fits(const Problem& problem, const FfmaConfig& config) {
          tiles_m * tiles_n <= kMaxWork / chunks;
 }
 
-// Transposing an operand on its way takes issue slots from every block that reads it; packing it
-// takes a trip through memory, and a launch if it is the only one. H200, 2026-11-30.
-bool FfmaRounds::PackingPays(int64_t outer, bool alone) const {
-  constexpr double kLaunchSeconds = 2.5e-6;
+// What an operand that threads copy, or transpose, adds to a tile's time: the more, the narrower
+// the tile is the other way. 96 columns leave a quarter of the threads idle and take too long for
+// two stages. H200, 2026-11-30.
+double FfmaRounds::CopySlots(const Side& side, int tile, int across) const {
+  constexpr double kNever = 9;
+  if (side.feed == FfmaFeed::kBoxes) return 0;
+  if (side.feed == FfmaFeed::kCopying && tile > 64 && tile % 64 != 0) return kNever;
+  if (side.feed == FfmaFeed::kCopying && across < 48) return 0.45;
+  return (config_.shape.slices > 1 ? 6.4 : 9.6) / across;
+}
+
+double FfmaRounds::copy_slots() const {
+  constexpr double kBoth = 0.15;  // they do not find enough slots
+  const double a = CopySlots(a_, config_.shape.tile_m(), config_.shape.tile_n());
+  const double b = CopySlots(b_, config_.shape.tile_n(), config_.shape.tile_m());
+  return a + b + (a > 0 && b > 0 && config_.shape.slices > 1 ? kBoth : 0);
+}
+
+// Packs the operands for which a trip through memory, and a launch, take less time than threads
+// that copy them all along.
+void FfmaRounds::PackWhatPays() {
+  constexpr double kLaunchSeconds = 4.4e-6;
   constexpr double kBytesPerSecond = 3e12;
   constexpr double kFlopsPerSecond = 47e12;
-  constexpr double kSlots = 0.1;
-  const double bytes = 2 * sizeof(float) * static_cast<double>(outer) *
-                       static_cast<double>(depth_) * static_cast<double>(problem_.batch_count);
-  return (alone ? kLaunchSeconds : kLaunchSeconds / 2) + bytes / kBytesPerSecond <
-         kSlots * FlopCount(problem_) / kFlopsPerSecond;
+  const Side a = a_;
+  const Side b = b_;
+  const auto packing_seconds = [this](const Side& side) {
+    return 2 * sizeof(float) * static_cast<double>(side.outer) * static_cast<double>(depth_) *
+           static_cast<double>(problem_.batch_count) / kBytesPerSecond;
+  };
+  double least = copy_slots() * FlopCount(problem_) / kFlopsPerSecond;
+  Side best_a = a;
+  Side best_b = b;
+  for (int packed = 1; packed < 4; ++packed) {
+    const bool pack_a = (packed & 1) != 0;
+    const bool pack_b = (packed & 2) != 0;
+    if ((pack_a && a.feed == FfmaFeed::kBoxes) || (pack_b && b.feed == FfmaFeed::kBoxes)) continue;
+    a_ = pack_a ? Packed(a, config_.shape.tile_m()) : a;
+    b_ = pack_b ? Packed(b, config_.shape.tile_n()) : b;
+    const double seconds = kLaunchSeconds + (pack_a ? packing_seconds(a) : 0) +
+                           (pack_b ? packing_seconds(b) : 0) +
+                           copy_slots() * FlopCount(problem_) / kFlopsPerSecond;
+    if (seconds >= least) continue;
+    least = seconds;
+    best_a = a_;
+    best_b = b_;
+  }
+  a_ = best_a;
+  b_ = best_b;
 }
 
 // Whether the copy engine can fetch an operand as it lies.
@@ -71,24 +109,23 @@ bool FfmaRounds::IsDirect(int64_t outer, int64_t outer_stride, const MatrixLayou
          layout.batch_stride < kBoxStride && outer <= kBoxSize;
 }
 
+// An operand as it lies: by boxes, or by threads.
 FfmaRounds::Side FfmaRounds::SideOf(int64_t outer, int64_t outer_stride, int64_t depth_stride,
-                                    const MatrixLayout& layout, int tile, FfmaPacking packing,
-                                    bool alone) const {
+                                    const MatrixLayout& layout) const {
   Side side{outer, outer_stride, depth_stride, layout.batch_stride, FfmaFeed::kBoxes, false, outer,
             0};
-  if (depth_ == 0) return side;
-  if (IsDirect(outer, outer_stride, layout)) return side;
-  const bool stays =
-      packing == FfmaPacking::kNone ||
-      (packing == FfmaPacking::kWherePays && depth_stride == 1 && !PackingPays(outer, alone));
-  if (stays) {
-    side.feed = depth_stride == 1 ? FfmaFeed::kTransposing : FfmaFeed::kCopying;
-    return side;
-  }
+  if (depth_ == 0 || IsDirect(outer, outer_stride, layout)) return side;
+  side.feed = depth_stride == 1 ? FfmaFeed::kTransposing : FfmaFeed::kCopying;
+  return side;
+}
+
+FfmaRounds::Side FfmaRounds::Packed(const Side& as_it_lies, int tile) const {
+  Side side = as_it_lies;
+  side.feed = FfmaFeed::kBoxes;
   side.packed = true;
   const int64_t rows = limits_.packed / depth_ / tile * tile;
   if (config_.numerics != NumericsClass::kStreamK) {
-    side.panel = std::min(outer, std::max<int64_t>(rows, tile));
+    side.panel = std::min(side.outer, std::max<int64_t>(rows, tile));
   }
   side.pitch = TilesOf(side.panel, 4) * 4;
   return side;
@@ -101,9 +138,14 @@ FfmaRounds::FfmaRounds(const Problem& problem, const FfmaConfig& config, FfmaPac
       limits_(limits),
       depth_(ReadsAB(problem) ? problem.k : 0) {
   const StridedGemm<float> p = MakeStridedGemm<float>(problem, {});
-  const bool alone = IsDirect(p.m, p.a_row, problem.a) || IsDirect(p.n, p.b_column, problem.b);
-  a_ = SideOf(p.m, p.a_row, p.a_column, problem.a, config.shape.tile_m(), packing, alone);
-  b_ = SideOf(p.n, p.b_column, p.b_row, problem.b, config.shape.tile_n(), packing, alone);
+  a_ = SideOf(p.m, p.a_row, p.a_column, problem.a);
+  b_ = SideOf(p.n, p.b_column, p.b_row, problem.b);
+  if (packing == FfmaPacking::kAll) {
+    if (a_.feed != FfmaFeed::kBoxes) a_ = Packed(a_, config.shape.tile_m());
+    if (b_.feed != FfmaFeed::kBoxes) b_ = Packed(b_, config.shape.tile_n());
+  } else if (packing == FfmaPacking::kWherePays) {
+    PackWhatPays();
+  }
   chunk_length_ = ChunkLength(config.numerics, problem);
   chunks_ = depth_ > 0 ? ChunkCount(config.numerics, problem) : 1;
   partial_pitch_ = TilesOf(b_.panel, 4) * 4;

@@ -62,9 +62,8 @@ class FfmaRounds {
   int64_t chunks() const { return chunks_; }
   int64_t chunk_length() const { return chunk_length_; }
   bool second_pass() const { return partial_elements_ > 0; }
-  bool store_16() const;  // of FfmaGemm
-  FfmaFeed feed_a() const { return a_.feed; }
-  FfmaFeed feed_b() const { return b_.feed; }
+  bool store_16() const;      // of FfmaGemm
+  double copy_slots() const;  // what copies by threads add to the time of a tile, over that time
 
   // Whether one matrix is small enough to be counted in 32 bits.
   static bool Fits(const Problem& problem, const FfmaConfig& config);
@@ -84,9 +83,12 @@ class FfmaRounds {
     int64_t packed_elements(int64_t depth) const { return packed ? depth * pitch : 0; }
   };
   bool IsDirect(int64_t outer, int64_t outer_stride, const MatrixLayout& layout) const;
-  bool PackingPays(int64_t outer, bool alone) const;
-  Side SideOf(int64_t outer, int64_t outer_stride, int64_t depth_stride, const MatrixLayout& layout,
-              int tile, FfmaPacking packing, bool alone) const;
+  Side SideOf(int64_t outer, int64_t outer_stride, int64_t depth_stride,
+              const MatrixLayout& layout) const;
+  Side Packed(const Side& as_it_lies, int tile) const;
+  // `across`: the side of a tile that is not the operand's.
+  double CopySlots(const Side& side, int tile, int across) const;
+  void PackWhatPays();
   void FillSide(const Side& side, const float* from, int64_t first, int64_t outer, int64_t matrices,
                 int tile, bool pack, TensorBoxes* boxes, Packing* packing, bool* packed) const;
 

@@ -2,7 +2,6 @@
 
 #include "kernels/cuda_status.h"
 #include "kernels/families/pack_operands.h"
-#include "kernels/ptx/dependent_launch.cuh"
 
 namespace gemm {
 namespace {
@@ -24,7 +23,6 @@ struct Packings {
 // A block copies 64 x 64 elements, through shared memory if they are to be transposed.
 __global__ void __launch_bounds__(kThreads) PackOperands(const __grid_constant__ Packings p) {
   __shared__ float tile[kTile][kTile + 1];
-  LetKernelAfterStart();
   const int x = static_cast<int>(threadIdx.x) % kTile;
   const int y = static_cast<int>(threadIdx.x) / kTile;
   for (int64_t block = blockIdx.x; block < p.blocks; block += gridDim.x) {

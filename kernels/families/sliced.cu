@@ -21,9 +21,9 @@
 //
 // The quarters meet in the ring once it has run dry; the same order of additions whoever adds.
 //
-// An operand with k contiguous is transposed on its way into shared memory: packing it first would
-// cost a launch and a trip through memory that products this small do not make up for. A kernel is
-// compiled for each pair of layouts. What is not 16-byte aligned is packed.
+// An operand that the copy engine cannot fetch is copied by threads, and transposed if it has k
+// contiguous: packing it first would cost a launch and a trip through memory, which few products
+// this small make up for. A kernel is compiled for each pair of ways.
 //
 // Lost (H200, 2026-11-30): storing rows of D that are not 16-byte aligned element by element, next
 // to each other within a warp, by way of the ring: 0.7 us more at 1022 cubed. 2026-11-29: eight
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kShapes[kShape].threads(), kShapes[kShape].blo
     Sliced(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
            const __grid_constant__ FfmaGemm g) {
   constexpr FfmaShape kTheShape = kShapes[kShape];
-  // A thread that transposes both operands has more to remember.
+  // A thread that copies both operands has more to remember.
   constexpr bool kBoth = kFeedA != 0 && kFeedB != 0;
   constexpr int kProducer = kTheShape.blocks == 2 && kBoth ? 48 : 40;
   constexpr int kConsumer = (kTheShape.blocks == 2 ? 256 : 160) - kProducer;
@@ -82,8 +82,10 @@ __global__ void __launch_bounds__(kShapes[kShape].threads(), kShapes[kShape].blo
 
 template <int kShape>
 constexpr FfmaFunctions ByFeed() {
-  return {{{&Sliced<kShape, 0, 0>, &Sliced<kShape, 0, 1>},
-           {&Sliced<kShape, 1, 0>, &Sliced<kShape, 1, 1>}}};
+  return {{{&Sliced<kShape, 0, 0>, &Sliced<kShape, 0, 1>, &Sliced<kShape, 0, 2>},
+           {&Sliced<kShape, 1, 0>, &Sliced<kShape, 1, 1>, &Sliced<kShape, 1, 2>},
+           {&Sliced<kShape, 2, 0>, &Sliced<kShape, 2, 1>, &Sliced<kShape, 2, 2>}},
+          FfmaPacking::kWherePays};
 }
 
 // Chunks are data, so both classes share their kernels.

@@ -48,7 +48,8 @@ __global__ void __launch_bounds__(kShape.threads(), kShape.blocks)
 
 constexpr FfmaFunctions kFunctions[] = {{{{&Unpacked<0, 0>, &Unpacked<0, 1>, &Unpacked<0, 2>},
                                           {&Unpacked<1, 0>, &Unpacked<1, 1>, &Unpacked<1, 2>},
-                                          {&Unpacked<2, 0>, &Unpacked<2, 1>, &Unpacked<2, 2>}}}};
+                                          {&Unpacked<2, 0>, &Unpacked<2, 1>, &Unpacked<2, 2>}},
+                                         FfmaPacking::kNone}};
 
 class Family final : public FfmaFamily {
  public:
