@@ -4,10 +4,10 @@
     sudo server/bench/delayed_link.py --round-trip-ms 10 --gbit 1 COMMAND ARGUMENT...
 
 The namespaces are gemmd-client (10.87.0.1) and gemmd-server (10.87.0.2); `ip netns exec` runs
-programs in them. Each packet is held back by half of the round trip, and those that go the same way
-go one after another at the rate. Two processes of this program carry them from one TUN device to the
-other, which needs no kernel module (`tc netem` is one, and not everywhere) but some of the CPU: about
-half a core for each GB/s. What comes in faster than the link is dropped when 50 ms of it wait.
+programs in them. Each packet is held back by half of the round trip, and those that go the same
+way go one after another at the rate. Two processes of this program carry them from one TUN device
+to the other, which needs no kernel module (`tc netem` is one, and not everywhere) but some of the
+CPU. What comes in faster than the link is dropped when 50 ms of it wait.
 """
 
 import argparse
@@ -22,6 +22,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
 CLIENT, SERVER = "gemmd-client", "gemmd-server"
 ADDRESSES = {CLIENT: "10.87.0.1", SERVER: "10.87.0.2"}
@@ -85,7 +86,7 @@ def carry(source: int, sink: int, delay: float, bytes_per_second: float) -> None
 
 
 @contextlib.contextmanager
-def link(round_trip_ms: float, gbit: float):
+def link(round_trip_ms: float, gbit: float) -> Iterator[None]:
     """Makes the namespaces and the link, and takes them away."""
     carriers = []
     made = []

@@ -10,6 +10,7 @@ Squares of f32, each the median of several calls, all roads in turn within one r
 beside
   NumPy     on this machine, with the BLAS that NumPy has here
   CuPy      on a GPU of this machine, where CuPy is installed: from NumPy and back, and on the GPU
+  PyTorch   the same where PyTorch is installed and CuPy is not
 """
 
 import argparse
@@ -59,6 +60,24 @@ def cupy_roads(a: Any, b: Any) -> dict[str, Callable[[], object]]:
     }
 
 
+def torch_roads(a: Any, b: Any) -> dict[str, Callable[[], object]]:
+    try:
+        torch = importlib.import_module("torch")
+        torch.backends.cuda.matmul.allow_tf32 = False  # f32, as the server computes.
+        on_gpu = torch.from_numpy(a).cuda(), torch.from_numpy(b).cuda()
+    except Exception:  # Not installed, or no GPU.
+        return {}
+
+    def on_gpu_only() -> None:
+        on_gpu[0] @ on_gpu[1]
+        torch.cuda.synchronize()
+
+    return {
+        "PyTorch": lambda: (torch.from_numpy(a).cuda() @ torch.from_numpy(b).cuda()).cpu().numpy(),
+        "PyT kept": on_gpu_only,
+    }
+
+
 def measure(client: gemmd.Client, size: int, batch: int, budget: float) -> dict[str, float]:
     """Seconds of a product, by road."""
     generator = np.random.default_rng(size)
@@ -76,7 +95,7 @@ def measure(client: gemmd.Client, size: int, batch: int, budget: float) -> dict[
         if size <= _SMALL:
             pairs = [(a, right)] * batch
             roads["batch"] = lambda: client.matmul_many(pairs, copy=False)
-        roads |= cupy_roads(a, b)
+        roads |= cupy_roads(a, b) or torch_roads(a, b)
         want = a.astype(np.float64) @ b.astype(np.float64)
         for name in ("inline", "resident"):  # No time of a wrong result.
             out.fill(np.nan)

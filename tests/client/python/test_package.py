@@ -107,11 +107,21 @@ def test_examples(server):
     assert "link: a wire" in output and "faster than NumPy here" in output
     for words in ("NumPy", "inline", "resident", "kept", "batch"):
         assert words in output
+    output = run(
+        sys.executable,
+        EXAMPLES / "transfer_floor.py",
+        f"--address={server.address}",
+        "--mib=2",
+        "--seconds=0.01",
+        environment=example_environment(),
+    )
+    for words in ("2 MiB each way", "echo", "bytes", "client"):
+        assert words in output
 
 
 def test_examples_say_what_is_wrong():
     for example in sorted(EXAMPLES.glob("*.py")):
-        by_flag = example.name in ("phases.py", "break_even.py")
+        by_flag = example.name in ("phases.py", "break_even.py", "transfer_floor.py")
         address = ["--address=127.0.0.1:1" if by_flag else "127.0.0.1:1"]
         result = harness.run([sys.executable, example, *address], environment=example_environment())
         assert result.returncode == 1

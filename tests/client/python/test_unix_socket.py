@@ -14,9 +14,7 @@ import gemmd
 def server():
     with tempfile.TemporaryDirectory(prefix="gemmd-") as folder:
         path = pathlib.Path(folder) / "gemmd.sock"
-        with running_server(
-            "--listen=", f"--unix-listen={path}", "--message-limit=1MiB"
-        ) as server:
+        with running_server("--listen=", f"--unix-listen={path}", "--message-limit=1MiB") as server:
             yield server
 
 
