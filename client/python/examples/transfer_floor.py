@@ -11,6 +11,7 @@ Where the server is another machine, echo says nothing of it.
 """
 
 import argparse
+import contextlib
 import multiprocessing
 import statistics
 import sys
@@ -39,7 +40,8 @@ def serve_echo(pipe: Any) -> None:
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     pipe.send(port)
-    pipe.recv()
+    with contextlib.suppress(EOFError):
+        pipe.recv()  # Nothing comes: the other end is closed.
     server.stop(None)
 
 
@@ -96,6 +98,7 @@ def main() -> None:
     pipe, far = context.Pipe()
     process = context.Process(target=serve_echo, args=(far,), daemon=True)
     process.start()
+    far.close()
     echo = bare_call(f"127.0.0.1:{pipe.recv()}")
     with gemmd.Client(arguments.address) as client:
         request = request_of(client, a, b)
@@ -125,7 +128,7 @@ def main() -> None:
         device = client.info().devices[0].name
         rounds = len(times["echo"])
         print(f"{arguments.mib} MiB each way, {device} at {client.address}, {rounds} rounds")
-    pipe.send(None)
+    pipe.close()
     process.join()
     for name, found in times.items():
         ratio = statistics.median(e / t for e, t in zip(times["echo"], found, strict=True))
