@@ -6,7 +6,8 @@ So many MiB go up and come back, in turns within one run, medians:
   echo    bare bytes, by grpcio from and to a grpcio server in a process of its own on this machine
   bytes   a request that is made already, by grpcio to the gemmd server
   client  the same product from NumPy arrays and back by gemmd.Client
-Of the last two the time that the server's device takes is left out. (a is a column, b one number.)
+Of the last two the time that the server's device takes is left out, as the client's calls report
+it. (a is a column, b one number.)
 Where the server is another machine, echo says nothing of it.
 """
 
