@@ -39,6 +39,27 @@ TEST(PolledQueueTest, EndsWhenAnotherThreadSaysSo) {
   other.join();
 }
 
+TEST(PolledQueueTest, KnowsWhetherSomebodyWaits) {
+  EXPECT_FALSE(PolledQueue::SomebodyWaits());
+  PolledQueue queue;
+  EXPECT_FALSE(PolledQueue::SomebodyWaits());
+  grpc::Alarm alarm;
+  bool over = false;
+  bool waits_in_a_step = true;
+  alarm.Set(queue.queue(), absl::ToChronoTime(absl::InfiniteFuture()), queue.Tag([&] {
+    waits_in_a_step = PolledQueue::SomebodyWaits();
+    over = true;
+  }));
+  std::thread other([&] { queue.RunUntil([&over] { return over; }); });
+  while (!PolledQueue::SomebodyWaits()) std::this_thread::yield();
+  const PolledQueue beside;  // comes back, although the other one waits on
+  EXPECT_TRUE(PolledQueue::SomebodyWaits());
+  alarm.Cancel();
+  other.join();
+  EXPECT_FALSE(waits_in_a_step);
+  EXPECT_FALSE(PolledQueue::SomebodyWaits());
+}
+
 TEST(PolledQueueTest, CatchesUpWithoutWaiting) {
   absl::Duration best = absl::InfiniteDuration();
   for (int i = 0; i < 100; ++i) {

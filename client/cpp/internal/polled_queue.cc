@@ -1,5 +1,6 @@
 #include "client/cpp/internal/polled_queue.h"
 
+#include <atomic>
 #include <cassert>
 #include <chrono>
 #include <memory>
@@ -15,9 +16,25 @@ using SystemClock = std::chrono::system_clock;
 // request whose call has failed.
 constexpr auto kLookEvery = std::chrono::milliseconds(1);
 
+std::atomic<int> waiting{0};  // threads that wait on their queues
+
+// A step once one has come, null after `deadline`.
+std::unique_ptr<Step> WaitOn(grpc::CompletionQueue& queue, SystemClock::time_point deadline) {
+  void* tag = nullptr;
+  bool ok = false;
+  ++waiting;
+  const auto status = queue.AsyncNext(&tag, &ok, deadline);
+  --waiting;
+  return std::unique_ptr<Step>(status == grpc::CompletionQueue::GOT_EVENT ? static_cast<Step*>(tag)
+                                                                          : nullptr);
+}
+
 }  // namespace
 
+bool PolledQueue::SomebodyWaits() { return waiting > 0; }
+
 PolledQueue::PolledQueue() {
+  if (SomebodyWaits()) return;
   void* tag = nullptr;
   bool ok = false;
   queue_.AsyncNext(&tag, &ok, SystemClock::time_point());  // of now gRPC makes up to 1 ms
@@ -38,12 +55,9 @@ void* PolledQueue::Tag(absl::AnyInvocable<void()> step) {
 
 void PolledQueue::RunUntil(absl::FunctionRef<bool()> over) {
   while (!over()) {
-    void* tag = nullptr;
-    bool ok = false;
-    const auto status = steps_ > 0 ? queue_.AsyncNext(&tag, &ok, SystemClock::time_point::max())
-                                   : queue_.AsyncNext(&tag, &ok, SystemClock::now() + kLookEvery);
-    if (status != grpc::CompletionQueue::GOT_EVENT) continue;
-    const std::unique_ptr<Step> step(static_cast<Step*>(tag));
+    const std::unique_ptr<Step> step = WaitOn(
+        queue_, steps_ > 0 ? SystemClock::time_point::max() : SystemClock::now() + kLookEvery);
+    if (step == nullptr) continue;
     --steps_;
     (*step)();
   }

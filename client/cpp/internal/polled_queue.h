@@ -16,7 +16,8 @@ namespace gemm::client {
 class PolledQueue {
  public:
   // Does what has become due on the process's connections while nobody polled, such as noticing
-  // that a peer is gone.
+  // that a peer is gone. Not when somebody waits, who has: all of a process's threads share one
+  // epoll set, and to look there costs another one a wake-up.
   PolledQueue();
   ~PolledQueue();  // no step may be left
 
@@ -30,6 +31,9 @@ class PolledQueue {
   // Runs steps until `over`. While a step is left only a step may make it so; with none left other
   // threads may, too.
   void RunUntil(absl::FunctionRef<bool()> over);
+
+  // Whether a thread of the process waits on some queue.
+  static bool SomebodyWaits();
 
  private:
   grpc::CompletionQueue queue_;
