@@ -180,6 +180,18 @@ MatrixStore::MatrixStore(Options options, Allocate allocate, const Clock& clock)
 
 MatrixStore::~MatrixStore() = default;
 
+// A call's time with the lock, which begins by forgetting what has expired. What it takes out of
+// the store is let go of after the lock.
+struct MatrixStore::Turn {
+  explicit Turn(MatrixStore& store) : lock(store.mutex_), now(store.clock_.Now()) {
+    store.Sweep(now, garbage);
+  }
+
+  Garbage garbage;  // outlives the lock
+  const std::lock_guard<std::mutex> lock;
+  const absl::Time now;
+};
+
 void MatrixStore::Sweep(absl::Time now, Garbage& garbage) {
   while (!expiries_.empty() && expiries_.begin()->first <= now) {
     const std::shared_ptr<Entry> entry = expiries_.begin()->second;
@@ -236,14 +248,11 @@ absl::StatusOr<MatrixStore::Made> MatrixStore::FindOrMake(std::string_view owner
                                                           bool result) {
   if (name.empty()) name = MakeUpName();
   if (time_to_live == absl::ZeroDuration()) time_to_live = options_.time_to_live;
-  Garbage garbage;  // before the lock, so that it is let go of after
   auto entry = std::make_shared<Entry>();
   {
-    const std::lock_guard lock(mutex_);
-    const absl::Time now = clock_.Now();
-    Sweep(now, garbage);
+    const Turn turn(*this);
     if (entries_.contains(Key(owner, name))) {
-      absl::StatusOr<std::shared_ptr<Entry>> found = Find(owner, name, now);
+      absl::StatusOr<std::shared_ptr<Entry>> found = Find(owner, name, turn.now);
       if (!found.ok()) return found.status();
       const Entry& there = **found;
       if (there.spec != spec) {
@@ -261,7 +270,7 @@ absl::StatusOr<MatrixStore::Made> MatrixStore::FindOrMake(std::string_view owner
             Reason::kMatrixExists,
             absl::StrCat("matrix ", Quoted(name), " exists, and is written by rows"));
       }
-      return Made{*found, there.matrix(), StateOf(there, now)};
+      return Made{*found, there.matrix(), StateOf(there, turn.now)};
     }
     const auto count = counts_.find(owner);
     if (count != counts_.end() && count->second >= options_.matrices) {
@@ -280,13 +289,13 @@ absl::StatusOr<MatrixStore::Made> MatrixStore::FindOrMake(std::string_view owner
   absl::StatusOr<std::shared_ptr<HeldMatrix>> held = Hold(entry->key.first, spec, device);
 
   std::shared_ptr<HeldMatrix> useless;  // before the lock, so that it is let go of after
-  const std::lock_guard lock(mutex_);
+  Turn turn(*this);
   if (held.ok() && books_->IsLost((*held)->device)) {  // since it was taken
     useless = *std::move(held);
     held = ErrorWithReason(Reason::kDeviceLost, "the device for the matrix is lost");
   }
   if (!held.ok()) {
-    Forget(entry, garbage);
+    Forget(entry, turn.garbage);
     return held.status();
   }
   entry->held = *std::move(held);
@@ -296,9 +305,8 @@ absl::StatusOr<MatrixStore::Made> MatrixStore::FindOrMake(std::string_view owner
   } else if (result) {
     entry->claimed.Add(all);
   }
-  const absl::Time now = clock_.Now();
-  Renew(entry, now);
-  return Made{entry, entry->matrix(), StateOf(*entry, now)};
+  Renew(entry, turn.now);
+  return Made{entry, entry->matrix(), StateOf(*entry, turn.now)};
 }
 
 absl::StatusOr<std::shared_ptr<MatrixStore::HeldMatrix>> MatrixStore::Hold(const std::string& owner,
@@ -328,20 +336,14 @@ absl::StatusOr<MatrixState> MatrixStore::Create(std::string_view owner, std::str
 }
 
 absl::StatusOr<MatrixState> MatrixStore::Get(std::string_view owner, std::string_view name) {
-  Garbage garbage;
-  const std::lock_guard lock(mutex_);
-  const absl::Time now = clock_.Now();
-  Sweep(now, garbage);
-  const absl::StatusOr<std::shared_ptr<Entry>> entry = Find(owner, name, now);
+  Turn turn(*this);
+  const absl::StatusOr<std::shared_ptr<Entry>> entry = Find(owner, name, turn.now);
   if (!entry.ok()) return entry.status();
-  return StateOf(**entry, now);
+  return StateOf(**entry, turn.now);
 }
 
 MatrixStore::Page MatrixStore::List(std::string_view owner, std::string_view after, size_t limit) {
-  Garbage garbage;
-  const std::lock_guard lock(mutex_);
-  const absl::Time now = clock_.Now();
-  Sweep(now, garbage);
+  Turn turn(*this);
   Page page;
   for (auto it = entries_.upper_bound(Key(owner, after));
        it != entries_.end() && it->first.first == owner; ++it) {
@@ -350,29 +352,23 @@ MatrixStore::Page MatrixStore::List(std::string_view owner, std::string_view aft
       page.more = true;
       break;
     }
-    page.matrices.push_back(StateOf(*it->second, now));
+    page.matrices.push_back(StateOf(*it->second, turn.now));
   }
   return page;
 }
 
 absl::Status MatrixStore::Delete(std::string_view owner, std::string_view name) {
-  Garbage garbage;
-  const std::lock_guard lock(mutex_);
-  const absl::Time now = clock_.Now();
-  Sweep(now, garbage);
-  const absl::StatusOr<std::shared_ptr<Entry>> entry = Find(owner, name, now);
+  Turn turn(*this);
+  const absl::StatusOr<std::shared_ptr<Entry>> entry = Find(owner, name, turn.now);
   if (!entry.ok()) return entry.status();
-  Forget(*entry, garbage);
+  Forget(*entry, turn.garbage);
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<const DeviceMatrix>> MatrixStore::Use(std::string_view owner,
                                                                      std::string_view name) {
-  Garbage garbage;
-  const std::lock_guard lock(mutex_);
-  const absl::Time now = clock_.Now();
-  Sweep(now, garbage);
-  const absl::StatusOr<std::shared_ptr<Entry>> found = Find(owner, name, now);
+  Turn turn(*this);
+  const absl::StatusOr<std::shared_ptr<Entry>> found = Find(owner, name, turn.now);
   if (!found.ok()) return found.status();
   const Entry& entry = **found;
   if (entry.sealed()) return entry.matrix();
@@ -387,11 +383,8 @@ absl::StatusOr<std::shared_ptr<const DeviceMatrix>> MatrixStore::Use(std::string
 
 absl::StatusOr<MatrixWrite> MatrixStore::BeginWrite(std::string_view owner, std::string_view name,
                                                     int64_t row_begin, int64_t row_count) {
-  Garbage garbage;
-  const std::lock_guard lock(mutex_);
-  const absl::Time now = clock_.Now();
-  Sweep(now, garbage);
-  const absl::StatusOr<std::shared_ptr<Entry>> found = Find(owner, name, now);
+  Turn turn(*this);
+  const absl::StatusOr<std::shared_ptr<Entry>> found = Find(owner, name, turn.now);
   if (!found.ok()) return found.status();
   Entry& entry = **found;
   const absl::StatusOr<RowRange> rows = ResolveRows(entry.spec, row_begin, row_count, "");
@@ -420,44 +413,36 @@ absl::StatusOr<MatrixWrite> MatrixStore::BeginResult(std::string_view owner, std
 
 absl::StatusOr<MatrixState> MatrixStore::Commit(const std::shared_ptr<Entry>& entry,
                                                 const std::vector<RowRange>& rows) {
-  Garbage garbage;
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   if (entry->gone) return NotFound(entry->name());
   for (const RowRange& range : rows) {
     entry->claimed.Remove(range);
     entry->written.Add(range);
   }
-  const absl::Time now = clock_.Now();
-  Renew(entry, now);
-  return StateOf(*entry, now);
+  Renew(entry, turn.now);
+  return StateOf(*entry, turn.now);
 }
 
 void MatrixStore::Abandon(const std::shared_ptr<Entry>& entry, const std::vector<RowRange>& rows) {
-  Garbage garbage;
-  const std::lock_guard lock(mutex_);
+  Turn turn(*this);
   for (const RowRange& range : rows) entry->claimed.Remove(range);
-  if (entry->result && !entry->gone && !rows.empty()) Forget(entry, garbage);
+  if (entry->result && !entry->gone && !rows.empty()) Forget(entry, turn.garbage);
 }
 
 void MatrixStore::DropDevice(int device) {
-  Garbage garbage;
-  const std::lock_guard lock(mutex_);
+  Turn turn(*this);
   {
     const std::lock_guard books_lock(books_->mutex);
     books_->devices[static_cast<size_t>(device)].lost = true;
   }
   for (auto it = entries_.begin(); it != entries_.end();) {
     const std::shared_ptr<Entry> entry = (it++)->second;
-    if (entry->held != nullptr && entry->held->device == device) Forget(entry, garbage);
+    if (entry->held != nullptr && entry->held->device == device) Forget(entry, turn.garbage);
   }
 }
 
 uint64_t MatrixStore::used_bytes() {
-  {
-    Garbage garbage;
-    const std::lock_guard lock(mutex_);
-    Sweep(clock_.Now(), garbage);
-  }
+  { const Turn turn(*this); }
   const std::lock_guard lock(books_->mutex);
   uint64_t used = 0;
   for (const Books::OnDevice& device : books_->devices) used += device.used_bytes;
@@ -471,9 +456,7 @@ uint64_t MatrixStore::budget_bytes() const {
 }
 
 size_t MatrixStore::matrices() {
-  Garbage garbage;
-  const std::lock_guard lock(mutex_);
-  Sweep(clock_.Now(), garbage);
+  const Turn turn(*this);
   return entries_.size();
 }
 

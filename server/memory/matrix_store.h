@@ -124,6 +124,7 @@ class MatrixStore {
   struct Books;
   struct HeldMatrix;
   struct Entry;
+  struct Turn;
   using Key = std::pair<std::string, std::string>;  // owner, name
   using Entries = std::map<Key, std::shared_ptr<Entry>>;
   // Entries taken out of the store, to be let go of after the lock.
