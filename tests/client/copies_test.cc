@@ -32,6 +32,11 @@ std::atomic<uint64_t> copied_bytes{0};
 Region operands;
 Region result;
 
+}  // namespace
+
+#if !defined(__SANITIZE_ADDRESS__)
+namespace {
+
 void Count(const void* to, const void* from, size_t size) {
   if (!counting) return;
   copied_bytes += size;
@@ -52,7 +57,6 @@ void CopyDown(void* to, const void* from, size_t size) {
 }  // namespace
 
 // Every library of the process finds these first.
-#if !defined(__SANITIZE_ADDRESS__)
 extern "C" {
 // NOLINTBEGIN(bugprone-reserved-identifier): the names that the C library has for them
 void* memcpy(void* __restrict to, const void* __restrict from, size_t size) noexcept {
