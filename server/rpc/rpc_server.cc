@@ -20,11 +20,11 @@
 #include "server/rpc/health.h"
 #include "server/rpc/info_call.h"
 #include "server/rpc/library_log.h"
+#include "server/rpc/listener.h"
 #include "server/rpc/matrix_call.h"
 #include "server/rpc/pollers.h"
 #include "server/rpc/product_call.h"
 #include "server/rpc/transport.h"
-#include "server/rpc/unix_socket.h"
 #include "server/rpc/unsent.h"
 
 namespace gemm {
@@ -154,16 +154,19 @@ class RpcServerImpl final : public RpcServer {
     CaptureLibraryLogs();
     KeepGrpcInitialised();
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();  // before any builder is made
-    grpc::ServerBuilder builder;
-    const auto credentials = grpc::InsecureServerCredentials();
     if (!options_.listen_address.empty()) {
-      builder.AddListeningPort(options_.listen_address, credentials, &port_);
+      const absl::StatusOr<int> port = listener_.ListenOnTcp(options_.listen_address);
+      if (!port.ok()) return port.status();
+      port_ = *port;
     }
     if (!options_.unix_path.empty()) {
-      absl::Status status = ClearUnixSocketPath(options_.unix_path);
+      absl::Status status = listener_.ListenOnUnix(options_.unix_path);
       if (!status.ok()) return status;
-      builder.AddListeningPort(absl::StrCat("unix:", options_.unix_path), credentials);
     }
+    grpc::ServerBuilder builder;
+    connections_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        grpc::InsecureServerCredentials());
     SetTransport(options_.message_limit_bytes, builder);
     builder.RegisterAsyncGenericService(&calls_.service());
     queue_ = builder.AddCompletionQueue();
@@ -172,23 +175,17 @@ class RpcServerImpl final : public RpcServer {
     } else {
       builder.SetOption(std::make_unique<WithoutReflection>());
     }
-    {
-      const PrivateSocketFiles private_files;
-      server_ = builder.BuildAndStart();
-    }
-    if (server_ != nullptr) {
-      pollers_.emplace(*queue_, PollerThreads());
-      calls_.Open(*queue_, *pollers_);
-      return absl::OkStatus();
-    }
-    // It tries them in their order.
-    if (!options_.listen_address.empty() && port_ == 0) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("cannot listen on ", options_.listen_address,
-                       ": the address is in use, or not one of this machine (--listen)"));
-    }
-    return absl::FailedPreconditionError(
-        absl::StrCat("cannot listen on ", options_.unix_path, " (--unix-listen)"));
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr) return absl::InternalError("gRPC does not start");
+    pollers_.emplace(*queue_, PollerThreads());
+    calls_.Open(*queue_, *pollers_);
+    listener_.Start([this](int listening_fd, int fd) {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+      connection.listener_fd = listening_fd;
+      connection.fd = fd;
+      connections_->HandleNewConnection(&connection);
+    });
+    return absl::OkStatus();
   }
 
   int port() const override { return port_; }
@@ -209,6 +206,7 @@ class RpcServerImpl final : public RpcServer {
     // gRPC's own shutdown cancels calls that arrive from now on instead of saying why, so what is
     // under way ends first.
     Drain(deadline);
+    listener_.Stop();
     server_->Shutdown(absl::ToChronoTime(std::min(deadline, absl::Now() + kControlCallsEnd)));
     calls_.WaitForNone();
     queue_->Shutdown();
@@ -234,6 +232,8 @@ class RpcServerImpl final : public RpcServer {
   std::unique_ptr<grpc::ServerCompletionQueue> queue_;
   std::optional<Pollers> pollers_;
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
+  Listener listener_;
 };
 
 }  // namespace

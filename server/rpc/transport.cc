@@ -1,6 +1,9 @@
 #include "server/rpc/transport.h"
 
 #include <grpc/grpc.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 namespace gemm {
 namespace {
@@ -13,8 +16,6 @@ constexpr int kKeepaliveTimeoutMs = 20'000;
 }  // namespace
 
 void SetTransport(uint64_t message_limit_bytes, grpc::ServerBuilder& builder) {
-  // Without this a second server on the port would start and take half of the connections.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   builder.SetMaxReceiveMessageSize(static_cast<int>(message_limit_bytes));
@@ -22,6 +23,13 @@ void SetTransport(uint64_t message_limit_bytes, grpc::ServerBuilder& builder) {
   // A compressed message is inflated before its size can be checked.
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+}
+
+void SetTransport(int listening_fd) {
+  const int on = 1;
+  setsockopt(listening_fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  setsockopt(listening_fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &kKeepaliveTimeoutMs,
+             sizeof(kKeepaliveTimeoutMs));
 }
 
 }  // namespace gemm

@@ -13,6 +13,9 @@ namespace gemm {
 // Everything about the server's connections but their addresses and services.
 void SetTransport(uint64_t message_limit_bytes, grpc::ServerBuilder& builder);
 
+// The same for a listener of our own: what its connections inherit, as gRPC sets it on its own.
+void SetTransport(int listening_fd);
+
 }  // namespace gemm
 
 #endif  // GEMMD_SERVER_RPC_TRANSPORT_H_

@@ -13,8 +13,7 @@ namespace gemm {
 
 // Makes way for a listener at `path`: removes a socket that a server left behind which is gone.
 // FAILED_PRECONDITION when a server listens there, when something else than a socket is there, when
-// its folder cannot be written to, or when no socket can have such a long path. (gRPC itself would
-// take a living server's place, and only say that it cannot listen otherwise.)
+// its folder cannot be written to, or when no socket can have such a long path.
 absl::Status ClearUnixSocketPath(const std::string& path);
 
 // While it lives, the sockets that the process makes are open to its user and group alone (0660).

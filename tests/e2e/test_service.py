@@ -1,6 +1,9 @@
 """Starting, options, health, reflection, metrics, and every way to end."""
 
 import contextlib
+import os
+import pathlib
+import resource
 import signal
 import socket
 import subprocess
@@ -35,6 +38,11 @@ SERVICE_UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 def small_request():
     return product_request(small_integers(1, 6, 9), small_integers(2, 9, 4))
+
+
+def cpu_seconds(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def server_info(server):
@@ -342,6 +350,55 @@ def test_listening_to_the_network_when_asked():
         port = server.address.rsplit(":", 1)[1]
         server.address = f"127.0.0.1:{port}"
         server.check_alive()
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="needs IPv6")
+@pytest.mark.parametrize("everywhere", ["0.0.0.0", "[::]"])
+def test_everywhere_is_ipv4_and_ipv6(everywhere):
+    with running_server("--insecure", f"--listen={everywhere}:0") as server:
+        port = server.address.rsplit(":", 1)[1]
+        for host in ("127.0.0.1", "[::1]"):
+            server.address = f"{host}:{port}"
+            server.check_alive()
+
+
+def test_listening_at_a_name():
+    with running_server("--listen=localhost:0") as server:
+        assert server.address.startswith("localhost:")
+        server.check_alive()
+    done = run(gemmd_command("--listen=no.such.host.invalid:50051", "--insecure"))
+    assert done.returncode == 1, done
+    assert "no.such.host.invalid:50051" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+def test_too_many_connections_are_taken_once_others_have_gone(kind, tmp_path_factory):
+    # gRPC's own listener would take none for ever after.
+    path = str(tmp_path_factory.mktemp("s") / "s")
+    with running_server(f"--unix-listen={path}") as server, contextlib.ExitStack() as stack:
+        descriptors = pathlib.Path(f"/proc/{server.pid}/fd")
+        limit = len(list(descriptors.iterdir())) + 8
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (limit, limit))
+        host, port = server.address.rsplit(":", 1)
+        if kind == "unix":
+            server.address = f"unix:{path}"
+        for _ in range(30):
+            if kind == "unix":
+                stack.enter_context(socket.socket(socket.AF_UNIX)).connect(path)
+            else:
+                stack.enter_context(socket.create_connection((host, int(port))))
+
+        def complaints():
+            return [r for r in server.records() if r.get("error") == "Too many open files"]
+
+        wait_until(complaints, "the files to run out")
+        busy = cpu_seconds(server.pid)
+        time.sleep(2)
+        assert cpu_seconds(server.pid) - busy < 0.2, "it waits, and does not spin"
+        assert server.serving(), "those that are connected are served"
+        stack.close()
+        server.check_alive()
+        assert len(complaints()) < 5
 
 
 def test_second_server_on_the_port(server):
