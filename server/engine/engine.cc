@@ -7,6 +7,23 @@
 #include "server/reason.h"
 
 namespace gemm {
+namespace {
+
+// Nobody else's thread is kept longer by a job's products. What is small for a GPU may be large for
+// a CPU.
+constexpr double kSecondsOnCallersThread = 100e-6;
+
+double ComputeSeconds(const Job& job, const DeviceDescription& device) {
+  double seconds = 0;
+  for (const JobProduct& product : job.products) {
+    const double ceiling =
+        device.ceiling_flops_per_second[static_cast<size_t>(product.problem.dtype)];
+    if (NeedsDevice(product) && ceiling > 0) seconds += FlopCount(product.problem) / ceiling;
+  }
+  return seconds;
+}
+
+}  // namespace
 
 Engine::Engine(const EngineOptions& options, std::vector<std::unique_ptr<Device>> devices,
                const Clock& clock, EngineObserver& observer)
@@ -30,7 +47,10 @@ Engine::Engine(const EngineOptions& options, std::vector<std::unique_ptr<Device>
   for (size_t index = 0; index < most_lanes; ++index) {
     for (size_t d = 0; d < devices_.size(); ++d) {
       if (index >= kinds[d].size()) continue;
-      Lane& lane = lanes_.emplace_back(*devices_[d], static_cast<int>(index), kinds[d][index]);
+      const LaneKind kind = kinds[d][index];
+      const bool for_callers = kind == LaneKind::kSmall ||
+                               std::count(kinds[d].begin(), kinds[d].end(), LaneKind::kSmall) == 0;
+      Lane& lane = lanes_.emplace_back(*devices_[d], static_cast<int>(index), kind, for_callers);
       workers_.emplace_back([this, &lane] { Work(lane); });
     }
   }
@@ -69,10 +89,12 @@ void Engine::Submit(std::unique_ptr<Job> job) {
 }
 
 Engine::Lane* Engine::TakeFreeLane(const Job& job, std::unique_lock<std::mutex>* turn) {
-  if (!small_jobs_on_callers_thread_ || small_turns_ > 0 || !queue_.MayPass(job)) return nullptr;
+  if (!small_jobs_on_callers_thread_ || !queue_.MayPass(job)) return nullptr;
   for (Lane& lane : lanes_) {
-    if (lane.kind != LaneKind::kSmall || lane.device.lost()) continue;
-    if (job.device && *job.device != lane.device.description().index) continue;
+    if (!lane.for_callers || lane.device.lost()) continue;
+    const DeviceDescription& device = lane.device.description();
+    if (job.device && *job.device != device.index) continue;
+    if (ComputeSeconds(job, device) > kSecondsOnCallersThread) return nullptr;
     *turn = std::unique_lock(lane.running, std::try_to_lock);
     if (turn->owns_lock()) return &lane;
   }
@@ -188,16 +210,14 @@ void Engine::AddIfWanted(std::unique_ptr<Job> job, const Device& device, Batch* 
 }
 
 void Engine::RunInLane(Lane& lane, std::unique_lock<std::mutex> /*turn*/, Batch& batch) {
-  const int small = lane.kind == LaneKind::kSmall ? 1 : 0;
-  small_turns_ += small;
   batch.device = lane.device.description().index;
   lane.device.Run(lane.index, batch);
-  small_turns_ -= small;
 }
 
 void Engine::FinishBatch(const Device& device, Batch& batch) {
   CheckLost(device);
   observer_.OnBatch(batch);
+  batch.jobs.back()->last_of_batch = true;
   for (std::unique_ptr<Job>& job : batch.jobs) Finish(std::move(job), absl::OkStatus());
 }
 
@@ -212,7 +232,10 @@ void Engine::Work(Lane& lane) {
 
     std::unique_lock turn(lane.running);
     Batch batch;
-    for (std::unique_ptr<Job>& job : jobs) AddIfWanted(std::move(job), device, &batch);
+    for (std::unique_ptr<Job>& job : jobs) {
+      job->last_of_batch = jobs.size() == 1;
+      AddIfWanted(std::move(job), device, &batch);
+    }
     if (batch.jobs.empty()) continue;
     for (const std::unique_ptr<Job>& job : batch.jobs) job->batch_problems = batch.problems;
     RunInLane(lane, std::move(turn), batch);

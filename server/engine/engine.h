@@ -39,9 +39,10 @@ struct EngineOptions {
   // The first lanes of each device that work, for measurements; 0: all. On a GPU the first two take
   // small jobs alone.
   size_t lanes_per_device = 0;
-  // Submit runs a small job itself when none waits and none is under way: handing it to a lane's
-  // thread and back takes longer than the job. The caller's thread must be one that may be held up
-  // for as long. (Beside others a job waits for company: batches are what makes them many.)
+  // Submit runs a small job itself when none waits and a lane for small jobs alone is free, or, on
+  // a device that has none such, any: handing it to a lane's thread takes longer than the job. The
+  // caller's thread must be one that may be held up for as long. (When those lanes are taken jobs
+  // wait, and what waits shares a batch.)
   bool small_jobs_on_callers_thread = false;
 };
 
@@ -95,16 +96,18 @@ class Engine {
 
  private:
   struct Lane {
-    Lane(Device& of, int number, LaneKind takes) : device(of), index(number), kind(takes) {}
+    Lane(Device& of, int number, LaneKind takes, bool lent)
+        : device(of), index(number), kind(takes), for_callers(lent) {}
 
     Device& device;
     const int index;
     const LaneKind kind;
-    std::mutex running;  // whose turn it is to run a batch in the lane
+    const bool for_callers;  // whose threads may run a small job in it
+    std::mutex running;      // whose turn it is to run a batch in the lane
   };
 
   void Work(Lane& lane);
-  // A small lane for the job, with its turn; null if the job is better off in line.
+  // A free lane for the job, with its turn; null if the job is better off in line.
   Lane* TakeFreeLane(const Job& job, std::unique_lock<std::mutex>* turn);
   void RunHere(Lane& lane, std::unique_lock<std::mutex> turn, std::unique_ptr<Job> job);
   // Drops a job that must not cost the device any time; else adds it to the batch.
@@ -125,7 +128,6 @@ class Engine {
   std::shared_ptr<HostPool> host_pool_;
   JobQueue queue_;
   std::deque<std::once_flag> loss_reported_;  // one for each device
-  std::atomic<int> small_turns_{0};           // small lanes that run a batch
   std::deque<Lane> lanes_;                    // the first of each device, then the second of each
   std::vector<std::thread> workers_;          // one for each lane
 };

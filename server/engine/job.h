@@ -100,6 +100,7 @@ struct Job {
   absl::Time enqueued;
   absl::Duration queue = absl::ZeroDuration();  // how long it waited
   uint32_t batch_problems = 1;                  // products that went to the device with it
+  bool last_of_batch = true;  // no other job of its batch waits until its `done` has returned
 
   // Called once, from any thread, after which the job is gone; must not block. It takes the job
   // back so that the caller reads products and output. The status is of the call as a whole: when

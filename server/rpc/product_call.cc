@@ -15,8 +15,8 @@ namespace {
 // idle host wakes up after 45 to 75 us (H200's host, 2026-11-30).
 constexpr size_t kDecodeInlineBytes = 256 << 10;
 
-// Up to here a reply is written by the thread that ran its job, if that ran alone: others' jobs do
-// not wait for the socket.
+// Up to here a reply is written by the thread that ran its job, if no other of the same batch waits
+// for the socket meanwhile.
 constexpr uint64_t kReplyInlineBytes = 128 << 10;
 
 // "ipv4:10.0.0.7:41234" -> "ipv4:10.0.0.7": one machine is one caller, however many connections.
@@ -58,8 +58,6 @@ void CopyPayloads(absl::Span<const Segment> message, absl::Span<const PayloadCop
     });
   }
 }
-
-bool RanAlone(const Job& job) { return job.cost.problems == job.batch_problems; }
 
 }  // namespace
 
@@ -121,7 +119,7 @@ absl::StatusOr<std::unique_ptr<Job>> ProductCall::MakeJob() {
   job->cancel = cancel_;
   job->done = [this](absl::Status status, std::unique_ptr<Job> done) {
     // Replying writes to the socket, up to milliseconds: not on the thread of a lane.
-    if (RanAlone(*done) && done->output.size_bytes() <= kReplyInlineBytes) {
+    if (done->last_of_batch && done->output.size_bytes() <= kReplyInlineBytes) {
       return OnJobDone(std::move(status), std::move(done));
     }
     context().executor.Post([this, status = std::move(status), done = std::move(done)]() mutable {

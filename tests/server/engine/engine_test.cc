@@ -6,6 +6,7 @@
 #include <atomic>
 #include <future>
 #include <thread>
+#include <utility>
 
 #include "absl/synchronization/notification.h"
 #include "server/reason.h"
@@ -258,6 +259,7 @@ TEST_F(CallersThreadTest, ASmallJobThatNeedNotWaitRunsThere) {
   EXPECT_TRUE(outcome.status.ok());
   EXPECT_TRUE(ran_here_);
   EXPECT_EQ(outcome.job->batch_problems, 1u);
+  EXPECT_TRUE(outcome.job->last_of_batch);
   EXPECT_EQ(observer_.finished, 1);
 }
 
@@ -297,6 +299,59 @@ TEST_F(CallersThreadTest, WhoFindsNoFreeLaneStandsInLine) {
   for (auto& outcome : outcomes) EXPECT_TRUE(outcome.get().status.ok());
 }
 
+TEST_F(CallersThreadTest, EachFreeSmallLaneIsOneCallers) {
+  absl::Notification release;
+  absl::Notification started;
+  auto& device = static_cast<PuppetDevice&>(*devices_[0]);
+  device.lane_kinds = {LaneKind::kSmall, LaneKind::kSmall, LaneKind::kAny};
+  device.on_run = [&](Job& job) {
+    if (job.products.front().problem.m == 4) {
+      started.Notify();
+      release.WaitForNotification();
+    } else {
+      ran_here_ = std::this_thread::get_id() == here_;
+    }
+    return absl::OkStatus();
+  };
+  Start();
+  std::future<Outcome> first;
+  std::thread other([&] { first = Submit(MakeJob(4)); });
+  started.WaitForNotification();
+  EXPECT_TRUE(Submit(MakeJob(8)).get().status.ok());  // while that one runs
+  EXPECT_TRUE(ran_here_);
+  release.Notify();
+  other.join();
+  EXPECT_TRUE(first.get().status.ok());
+}
+
+TEST_F(CallersThreadTest, WhereNoLaneIsForSmallJobsAloneAnyWillDo) {
+  static_cast<PuppetDevice&>(*devices_[0]).lane_kinds = {LaneKind::kAny};
+  Start();
+  EXPECT_TRUE(Submit(MakeJob()).get().status.ok());
+  EXPECT_TRUE(ran_here_);
+  EXPECT_TRUE(Submit(MakeJob(20'000)).get().status.ok());
+  EXPECT_FALSE(ran_here_);
+}
+
+TEST_F(CallersThreadTest, OneThatTheDeviceTakesLongForDoesNot) {
+  // 128 operations of a job of 4 cubed, in 64 and 128 us.
+  for (const auto& [rate, here] : {std::pair(2e6, true), std::pair(1e6, false)}) {
+    SCOPED_TRACE(rate);
+    if (devices_.empty()) {
+      PuppetDevice& device = AddDevice();
+      device.lane_kinds = {LaneKind::kSmall, LaneKind::kAny};
+      device.on_run = [this](Job&) {
+        ran_here_ = std::this_thread::get_id() == here_;
+        return absl::OkStatus();
+      };
+    }
+    static_cast<PuppetDevice&>(*devices_[0]).set_ceiling_flops_per_second(rate);
+    Start();
+    EXPECT_TRUE(Submit(MakeJob()).get().status.ok());
+    EXPECT_EQ(ran_here_, here);
+  }
+}
+
 TEST_F(CallersThreadTest, AfterADrainItIsRefused) {
   Start();
   engine_->Drain();
@@ -321,7 +376,13 @@ TEST_F(HeldEngineTest, WhatWaitsLeavesAsOneBatch) {
   for (int i = 0; i < 5; ++i) waiting.push_back(Submit(MakeJob()));
   release_.Notify();
   EXPECT_EQ(first.get().job->batch_problems, 1u);
-  for (auto& future : waiting) EXPECT_EQ(future.get().job->batch_problems, 5u);
+  int last = 0;
+  for (auto& future : waiting) {
+    const Outcome outcome = future.get();
+    EXPECT_EQ(outcome.job->batch_problems, 5u);
+    last += outcome.job->last_of_batch ? 1 : 0;
+  }
+  EXPECT_EQ(last, 1);
 }
 
 TEST_F(HeldEngineTest, AFullQueueRefusesAtOnceAndSaysWhy) {

@@ -25,6 +25,10 @@ class PuppetDevice final : public Device {
   // its own by then. Set these two before the engine starts.
   std::function<absl::Status(Job&)> on_run = [](Job&) { return absl::OkStatus(); };
   std::vector<LaneKind> lane_kinds{LaneKind::kAny};
+  // Before the engine starts; 0: unknown.
+  void set_ceiling_flops_per_second(double rate) {
+    description_.ceiling_flops_per_second = {rate, rate};
+  }
   void Lose() { lost_ = true; }
   int runs() const { return runs_; }
 
