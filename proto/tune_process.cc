@@ -4,6 +4,8 @@
 
 #include <climits>
 
+#include "absl/synchronization/mutex.h"
+
 namespace gemm {
 
 void TuneProcess() {
@@ -13,6 +15,9 @@ void TuneProcess() {
   mallopt(M_TRIM_THRESHOLD, INT_MAX);
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that glibc takes
   mallopt(M_TOP_PAD, 64 << 20);
+  // gRPC's locks are Abseil's, and Debian builds that without NDEBUG: every lock and unlock looks
+  // it up, under one spinlock of the process, in a graph that tells whether locks wait in a circle.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   // gRPC's experiments are left alone. tcp_frame_size_tuning (1.51) waits for the socket to become
   // readable while bytes still lie in it, which edge-triggered polling never tells: calls of 16 MiB
   // stood still until the next keepalive ping. tcp_rcv_lowat does nothing without it, and with it

@@ -1,5 +1,5 @@
-// How a process that moves bulk messages over gRPC wants its allocator set up; used by server and
-// client alike.
+// How a process that moves bulk messages over gRPC wants its allocator and Abseil's locks set up;
+// used by server and client alike.
 
 #ifndef GEMMD_PROTO_TUNE_PROCESS_H_
 #define GEMMD_PROTO_TUNE_PROCESS_H_

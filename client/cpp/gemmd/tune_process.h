@@ -7,8 +7,9 @@ namespace gemm {
 
 // Sets glibc's allocator up for messages of megabytes, as gemmd does with its own: memory that gRPC
 // has freed is kept for the next message rather than given back to the kernel, and the process
-// stays as large as its busiest moment. To be called early in main; the library never does it by
-// itself, since it changes the whole process.
+// stays as large as its busiest moment. Also tells Abseil not to look for locks that wait in a
+// circle, which builds of it without NDEBUG do at every lock of gRPC's. To be called early in main;
+// the library never does it by itself, since it changes the whole process.
 void TuneClientProcess();
 
 }  // namespace gemm
