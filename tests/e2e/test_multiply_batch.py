@@ -328,8 +328,10 @@ def test_deadlines_and_cancelled_callers():
         gone.cancel()
         assert late.exception().code() == grpc.StatusCode.DEADLINE_EXCEEDED
         wait_until(lambda: server.metric("gemmd_queue_problems") == 0, "both to leave the queue")
-        assert server.metric("gemmd_dropped_total", reason="CALLER_GONE") == 6
-        assert server.metric("gemmd_dropped_total", reason="DEADLINE_PASSED") == 6
+        # The late one's client gives up by its own clock, which may be before the server's deadline.
+        cancelled = server.metric("gemmd_dropped_total", reason="CALLER_GONE")
+        assert cancelled in (6, 12), cancelled
+        assert server.metric("gemmd_dropped_total", reason="DEADLINE_PASSED") == 12 - cancelled
         assert len(busy.result().results) == 4
 
 
