@@ -27,10 +27,11 @@ thread_local bool event_was_waiting = false;
 
 }  // namespace
 
-Pollers::Pollers(grpc::CompletionQueue& queue, int most_threads)
+Pollers::Pollers(grpc::CompletionQueue& queue, int most_threads, int spare_threads)
     : queue_(queue), most_threads_(most_threads) {
-  threads_.reserve(most_threads);
-  for (int i = 0; i < most_threads; ++i) threads_.emplace_back([this] { Work(); });
+  const int threads = most_threads + spare_threads;
+  threads_.reserve(threads);
+  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
 }
 
 Pollers::~Pollers() {

@@ -35,8 +35,9 @@ class Event {
 // Thread-safe.
 class Pollers {
  public:
-  // Every tag of `queue` is an Event.
-  Pollers(grpc::CompletionQueue& queue, int most_threads);
+  // Every tag of `queue` is an Event. `most_threads` are at work at most, and of `spare_threads`
+  // one more each time that all of them are stuck in events: as many as may be stuck for long.
+  Pollers(grpc::CompletionQueue& queue, int most_threads, int spare_threads);
   ~Pollers();  // the queue has been shut down
 
   Pollers(const Pollers&) = delete;

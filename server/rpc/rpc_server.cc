@@ -125,6 +125,13 @@ int PollerThreads() {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 2, 16);
 }
 
+// A device that hangs keeps the callers' threads that run small products in its lanes.
+int SparePollerThreads(const Engine& engine) {
+  size_t lanes = 0;
+  for (const auto& device : engine.devices()) lanes += device->lanes().size();
+  return static_cast<int>(lanes);
+}
+
 class RpcServerImpl final : public RpcServer {
  public:
   RpcServerImpl(const RpcOptions& options, Engine& engine, MatrixStore& matrices, Metrics& metrics)
@@ -177,7 +184,7 @@ class RpcServerImpl final : public RpcServer {
     }
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) return absl::InternalError("gRPC does not start");
-    pollers_.emplace(*queue_, PollerThreads());
+    pollers_.emplace(*queue_, PollerThreads(), SparePollerThreads(context_.engine));
     calls_.Open(*queue_, *pollers_);
     listener_.Start([this](int listening_fd, int fd) {
       grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;

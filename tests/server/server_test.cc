@@ -12,6 +12,9 @@
 #include <future>
 #include <utility>
 
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gemm/v1/gemm.grpc.pb.h"
 #include "grpc/health/v1/health.pb.h"
 #include "server/engine/cpu_device.h"
@@ -220,6 +223,32 @@ TEST_F(ServerTest, EndsWhenTheLastDeviceIsLostThoughOneOfItsLanesNeverReturns) {
   release.set_value();  // a real one would not
   EXPECT_EQ(end.get(), Server::End::kDeviceLost);
   EXPECT_FALSE(never.get().ok());
+}
+
+// Small products run on the threads that take gRPC's events.
+TEST_F(ServerTest, HealthAnswersWhileDevicesHoldSmallProducts) {
+  puppet_->lane_kinds = {LaneKind::kSmall, LaneKind::kSmall, LaneKind::kSmall,
+                         LaneKind::kSmall, LaneKind::kSmall, LaneKind::kAny};
+  ASSERT_TRUE(Start().ok());
+  absl::Notification release;
+  std::atomic<int> held = 0;
+  puppet_->on_run = [&](Job& job) {
+    ++held;
+    release.WaitForNotification();
+    return Compute(job);
+  };
+  constexpr int kCallers = 12;
+  std::vector<std::future<bool>> calls;
+  for (int i = 0; i < kCallers; ++i) {
+    calls.push_back(std::async(std::launch::async, [this] {
+      float result = 0;
+      return Multiply(&result).ok() && result == 6;
+    }));
+  }
+  while (held == 0) absl::SleepFor(absl::Milliseconds(1));
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(Health(), HealthCheckResponse::SERVING);
+  release.Notify();
+  for (std::future<bool>& call : calls) EXPECT_TRUE(call.get());
 }
 
 TEST_F(ServerTest, RefusesToStartOnADeviceThatComputesWrongNumbers) {

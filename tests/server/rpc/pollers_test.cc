@@ -21,6 +21,7 @@ namespace gemm {
 namespace {
 
 constexpr int kThreads = 4;
+constexpr int kSpare = 2;
 
 class PollersTest : public testing::Test {
  protected:
@@ -69,7 +70,7 @@ class PollersTest : public testing::Test {
   }
 
   grpc::CompletionQueue queue_;
-  Pollers pollers_{queue_, kThreads};
+  Pollers pollers_{queue_, kThreads, kSpare};
 };
 
 TEST_F(PollersTest, OneThreadServesOneCaller) {
@@ -140,6 +141,28 @@ TEST_F(PollersTest, AStuckEventHoldsNoOtherUp) {
   EXPECT_EQ(others, 20);
   release.Notify();
   ended.WaitForNotification();
+  EXPECT_TRUE(Reaches(1));
+}
+
+TEST_F(PollersTest, ThereIsAThreadForEventsThoughAllThatMayJoinAreStuck) {
+  for (int i = 0; i < 3 * kThreads; ++i) PostAndWait([&] { pollers_.CallCame("a"); });
+  EXPECT_EQ(pollers_.at_work(), kThreads);
+  absl::Notification release;
+  std::atomic<int> stuck{0};
+  for (int i = 0; i < kThreads + kSpare - 1; ++i) {
+    Post([&] {
+      ++stuck;
+      release.WaitForNotification();
+      --stuck;
+    });
+  }
+  while (stuck < kThreads + kSpare - 1) absl::SleepFor(absl::Milliseconds(1));
+  int others = 0;
+  for (int i = 0; i < 20; ++i) PostAndWait([&] { ++others; });
+  EXPECT_EQ(others, 20);
+  release.Notify();
+  while (stuck > 0) absl::SleepFor(absl::Milliseconds(1));
+  for (int i = 0; i < 3 * kThreads; ++i) PostAndWait([&] { pollers_.CallWent(); });
   EXPECT_TRUE(Reaches(1));
 }
 
