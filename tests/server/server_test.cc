@@ -239,6 +239,7 @@ TEST_F(ServerTest, HealthAnswersWhileDevicesHoldSmallProducts) {
   };
   constexpr int kCallers = 12;
   std::vector<std::future<bool>> calls;
+  calls.reserve(kCallers);
   for (int i = 0; i < kCallers; ++i) {
     calls.push_back(std::async(std::launch::async, [this] {
       float result = 0;
