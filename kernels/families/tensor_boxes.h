@@ -10,8 +10,9 @@
 
 namespace gemm {
 
-// f32 matrices with `outer` contiguous, of which boxes of box_outer x box_depth are fetched. Base
-// and strides are multiples of 16 bytes, strides below 2^40 bytes, sizes up to 2^32 and at least 1.
+// f32 matrices with `outer` contiguous, of which boxes of box_outer x box_depth are fetched. For a
+// tensor map base and strides are multiples of 16 bytes, strides below 2^40 bytes, sizes up to 2^32
+// and at least 1.
 struct TensorBoxes {
   const float* base = nullptr;
   int64_t outer = 0;
@@ -30,6 +31,29 @@ cudaError_t PrepareTensorMaps();
 
 // Host arithmetic alone.
 cudaError_t MakeTensorMap(const TensorBoxes& boxes, CUtensorMap* map);
+
+// Rows of any alignment, for a copy engine that aligns the base and the strides of an array but
+// not where in it a box begins: rows c, c + 4, c + 8 and so on lie a multiple of 16 bytes apart,
+// so each such class has a map of its own, which begins at the 16-byte boundary before its first
+// row. A box of `box_depth` rows that begins at a multiple of four comes as four boxes, a class
+// after the other: row r of it lies at r % 4 * (box_depth / 4) + r / 4.
+inline constexpr int kRowClasses = 4;
+
+// Element (outer o, depth l) of matrix q is element (first + q * matrix_step + o, l / 4, q), the
+// last 0 where the class has one matrix.
+struct RowClass {
+  TensorBoxes boxes;
+  int first;        // 0 to 3
+  int matrix_step;  // likewise; where it is 0, what lies behind a row's end reads as 0
+};
+
+// Row class `index` of rows whose base and strides are multiples of 4 bytes, with box_depth a
+// multiple of four. No map reaches beyond the rows' last element, nor more than 12 bytes before
+// their first.
+RowClass RowClassOf(const TensorBoxes& rows, int index);
+
+// Whether the rows are within the copy engine's limits in classes.
+bool FitRowClasses(const TensorBoxes& rows);
 
 }  // namespace gemm
 
