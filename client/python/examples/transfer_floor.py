@@ -54,7 +54,7 @@ def bare_call(address: str) -> Any:
 def request_of(client: gemmd.Client, a: Any, b: Any) -> bytes:
     """The message that the client sends for a @ b."""
     sent: list[bytes] = []
-    transport: Any = client._transport
+    transport: Any = client._session.transport
     call = transport.call
 
     def keep(method: str, request: bytes, *rest: Any, **named: Any) -> Any:

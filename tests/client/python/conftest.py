@@ -28,3 +28,10 @@ def server(_module_server):
 def client(server):
     with gemmd.Client(server.address) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def small_messages():
+    """A server whose messages are small, so that everything takes several."""
+    with harness.running_server("--message-limit=1MiB") as server:
+        yield server

@@ -10,7 +10,7 @@ from fake_server import fake_server, refuse, store_server
 from harness import MIB, reals, running_server, small_integers
 
 import gemmd
-from gemmd import _contract, _many
+from gemmd import _batch, _contract
 from gemmd._messages import Terms
 from gemmd._operands import check_operands
 
@@ -98,7 +98,7 @@ def test_any_size():
 def units(pairs):
     terms = Terms(1.0, 0.0, 1)
     return [
-        _many.Unit(index, check_operands(a, b, None, False), terms, None)
+        _batch.Unit(index, check_operands(a, b, None, False), terms, None)
         for index, (a, b) in enumerate(pairs)
     ]
 
@@ -116,7 +116,7 @@ def test_messages():
         ([(a[:2, :2], b[:2, :2])] * 20000, 1, 1 << 30, 4096),
         ([(a, b)] * 3, 8, 1000, 1),  # Each is over the limit on its own, which others check.
     ]:
-        messages = _many.pack(units(pairs), lanes, limit, "")
+        messages = _batch.pack(units(pairs), lanes, limit, "")
         counts = [len(message.units) for message in messages]
         assert max(counts) == most
         assert [u.index for message in messages for u in message.units] == list(range(len(pairs)))

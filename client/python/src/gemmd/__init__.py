@@ -7,8 +7,9 @@
 Start at `Client`; every error is a `GemmdError`.
 """
 
+from gemmd._many import Product
 from gemmd._version import __version__
-from gemmd.client import Client, Product
+from gemmd.client import Client
 from gemmd.errors import (
     Cancelled,
     ConnectionFailed,

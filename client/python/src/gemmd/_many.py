@@ -2,184 +2,121 @@
 
 from __future__ import annotations
 
-import copy
 import math
-import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gemmd import _contract, _failure, _messages
-from gemmd._lanes import Lane, Lanes
-from gemmd._matrices import Matrices
-from gemmd._messages import Payloads, Terms
-from gemmd._operands import Operands
-from gemmd._panels import PANEL_BYTES
-from gemmd._payload import Array
-from gemmd._wire import join_message
-from gemmd.errors import GemmdError, MatrixNotFound, MatrixNotSealed
+from gemmd._arguments import make_terms
+from gemmd._batch import Sender, Unit, pack, with_index
+from gemmd._messages import Terms
+from gemmd._multiply import Multiplier
+from gemmd._operands import Operands, check_handles, check_operands
+from gemmd._payload import returned
+from gemmd._plan import bytes_of_call, make_plan
+from gemmd._session import Session
+from gemmd.errors import GemmdError, InvalidType
+from gemmd.matrix import Matrix
 
-_MOST_PRODUCTS = 4096  # of a message, by the contract
-_LEAST_PRODUCTS = 32  # from here on a message costs less than its products
-_RESULT_BYTES = 512  # more than a reply says about a product
-_FIELD_BYTES = 8  # more than what stands before a product, or a payload, in a message
-_MATRIX_ROUNDS = 3  # of a product whose matrices are sent again
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Factor = npt.ArrayLike | Matrix
 
 
 @dataclass(frozen=True, eq=False)
-class Unit:
-    """A product of a message: all of one that was asked for, or the part at `position` of it.
+class Product:
+    """alpha * (a @ b) + beta * c, for `Client.matmul_many`; as for `Client.matmul`."""
 
-    Attributes:
-        into: Where D goes; None where it is the whole result, as a view of the reply.
-    """
-
-    index: int
-    operands: Operands
-    terms: Terms
-    into: Array | None
-
-    @property
-    def result_bytes(self) -> int:
-        return math.prod(self.operands.result_shape) * self.operands.dtype.itemsize
+    a: Factor
+    b: Factor
+    alpha: float = 1.0
+    beta: float | None = None
+    c: Factor | None = None
 
 
-class Message:
-    """A MultiplyBatchRequest that grows."""
-
-    def __init__(self, request_id: str) -> None:
-        self.units: list[Unit] = []
-        self._request = _contract.MultiplyBatchRequest(request_id=request_id)
-        self._payloads = Payloads()
-        self._described_bytes = 0
-        self._reply_bytes = 0
-
-    def take(self, unit: Unit, most_bytes: int) -> bool:
-        """Adds a product, unless that makes the message, or its reply, too long. A first one it
-        always takes."""
-        before = len(self._payloads.entries)
-        product = self._request.products.add()
-        _messages.describe_product(product, unit.operands, unit.terms, self._payloads)
-        described = self._described_bytes + product.ByteSize() + 4 * _FIELD_BYTES
-        reply = self._reply_bytes + unit.result_bytes + _RESULT_BYTES
-        if self.units and max(self._payloads.size_bytes + described, reply) > most_bytes:
-            self._payloads.cut_to(before)
-            del self._request.products[-1]
-            return False
-        self._described_bytes, self._reply_bytes = described, reply
-        self.units.append(unit)
-        return True
-
-    def join(self) -> bytes:
-        return join_message(self._request.SerializeToString(), self._payloads.entries)
-
-
-def pack(units: list[Unit], lanes: int, limit_bytes: int, request_id: str) -> list[Message]:
-    """The units, in order, in messages that keep all lanes busy."""
-    most_bytes = min(limit_bytes, PANEL_BYTES)
-    most_units = min(_MOST_PRODUCTS, max(_LEAST_PRODUCTS, -(-len(units) // lanes)))
-    messages: list[Message] = []
-    for unit in units:
-        fits = messages and len(messages[-1].units) < most_units
-        if not fits or not messages[-1].take(unit, most_bytes):
-            messages.append(Message(request_id))
-            messages[-1].take(unit, most_bytes)
-    return messages
-
-
-class Sender:
-    """Sends messages and sorts what comes back, by the index of the products asked for.
-
-    Attributes:
-        results: D of those that are one unit: views of replies.
-        errors: Of those that failed.
-    """
-
-    def __init__(
-        self, matrices: Matrices, lanes: Lanes, address: str, request_id: str, stop_early: bool
-    ) -> None:
-        """`stop_early`: a message that fails as a whole ends everything."""
-        self.results: dict[int, Array] = {}
-        self.errors: dict[int, GemmdError] = {}
-        self._matrices = matrices
-        self._lanes = lanes
-        self._address = address
-        self._request_id = request_id
-        self._stop_early = stop_early
-        self._lock = threading.Lock()
-
-    def send(self, message: Message, lane: Lane) -> None:
-        deadline = lane.deadline()
-        retries = rounds = 0
-        while True:
-            try:
-                failed = self._exchange(message, lane)
-            except GemmdError as error:
-                if self._stop_early:
-                    raise with_index(error, message.units[0].index) from None
-                failed = []
-                for unit in message.units:
-                    self._fail(unit, error)
-            busy = [each for each in failed if each[1].code == "UNAVAILABLE"]
-            lost = [
-                unit
-                for unit, reason in failed
-                if isinstance(reason, (MatrixNotFound, MatrixNotSealed))
-            ]
-            again = [unit for unit, _ in busy]
-            if busy:
-                slowest = max((reason for _, reason in busy), key=lambda x: x.retry_delay or 0.0)
-                try:
-                    lane.wait_after(slowest, retries, deadline)
-                    retries += 1
-                except GemmdError:
-                    again = []
-            rounds += 1
-            if rounds < _MATRIX_ROUNDS:
-                again += [unit for unit in lost if self._restore(unit)]
-            for unit, reason in failed:
-                if unit not in again and unit.index not in self.errors:
-                    self._fail(unit, reason)
-            if not again:
-                return
-            message = Message(self._request_id)
-            for unit in again:  # Which were one message before.
-                message.take(unit, 1 << 62)
-
-    def _exchange(self, message: Message, lane: Lane) -> list[tuple[Unit, GemmdError]]:
-        """Keeps what succeeded, and returns what did not."""
-        reply, _ = lane.call(_contract.MULTIPLY_BATCH, message.join())
-        failed = []
-        wanted = [unit.result_bytes for unit in message.units]
-        found = _messages.parse_batch_reply(reply, wanted)
-        for unit, (result, offset) in zip(message.units, found, strict=True):
-            if result.HasField("error"):
-                failed.append((unit, _failure.error_of_status(result.error, self._address)))
-                continue
-            shape = unit.operands.result_shape
-            array = np.frombuffer(reply, unit.operands.dtype, math.prod(shape), offset)
-            if unit.into is None:
-                self.results[unit.index] = array.reshape(shape)
-            else:
-                unit.into[...] = array.reshape(shape)
-        return failed
-
-    def _restore(self, unit: Unit) -> bool:
+def multiply_many(
+    products: Iterable[tuple[Factor, Factor] | Product],
+    session: Session,
+    multiplier: Multiplier,
+    *,
+    copy: bool,
+    return_exceptions: bool,
+    precision: str,
+    timeout: float | None,
+    request_id: str,
+) -> list[Any]:
+    """As `Client.matmul_many`."""
+    deadline = session.deadline(timeout)
+    given = list(products)
+    results: list[Any] = [None] * len(given)
+    ready: list[tuple[int, Operands, Terms]] = []
+    for index, product in enumerate(given):
         try:
-            for matrix in unit.operands.matrices():
-                self._matrices.restore(matrix._stored, self._lanes)
+            operands, terms = _check(product, session.address, precision, request_id)
         except GemmdError as error:
-            self._fail(unit, error)
-            return False
-        return True
+            error.index = index
+            if not return_exceptions:
+                raise
+            results[index] = error
+            continue
+        if math.prod(operands.result_shape) == 0:
+            results[index] = np.empty(operands.result_shape, operands.dtype)
+        else:
+            ready.append((index, operands, terms))
 
-    def _fail(self, unit: Unit, error: GemmdError) -> None:
-        with self._lock:
-            self.errors[unit.index] = with_index(error, unit.index)
+    needed = sum(max(bytes_of_call(operands, 0)) for _, operands, _ in ready)
+    try:
+        limit = session.limits.payload_bytes(needed)
+    except GemmdError as error:
+        if not return_exceptions:
+            raise
+        for index, _, _ in ready:
+            results[index] = with_index(error, index)
+        return results
+    units: list[Unit] = []
+    large: list[tuple[int, Operands, Terms]] = []
+    for index, operands, terms in ready:
+        plan = make_plan(operands, limit)
+        if plan is None:
+            large.append((index, operands, terms))
+        elif plan.calls == 1:
+            units += [Unit(index, part, terms, None) for _, part in plan.parts()]
+        else:
+            whole = results[index] = np.empty(operands.result_shape, operands.dtype)
+            units += [Unit(index, part, terms, whole[position]) for position, part in plan.parts()]
+    lanes = session.lanes_until(deadline)
+    sender = Sender(session.matrices, lanes, session.address, request_id, not return_exceptions)
+    lanes.run(sender.send, pack(units, session.channels, limit, request_id))
+    failed: dict[int, GemmdError] = sender.errors
+    for index, operands, _ in ready:
+        if index in sender.results and index not in failed:
+            array = sender.results[index].reshape(operands.result_shape)
+            results[index] = returned(array, copy)
+    for index, operands, terms in large:
+        try:
+            array, _ = multiplier.run(operands, terms, lanes, session.lanes(timeout), None, None)
+            results[index] = returned(array, copy)
+        except GemmdError as error:
+            error.index = index
+            failed[index] = error
+    if failed and not return_exceptions:
+        raise failed[min(failed)]
+    for index in failed:
+        results[index] = failed[index]
+    return results
 
 
-def with_index(error: GemmdError, index: int) -> GemmdError:
-    mine: Any = copy.copy(error)
-    mine.index = index
-    return mine  # type: ignore[no-any-return]
+def _check(
+    product: tuple[Factor, Factor] | Product, address: str, precision: str, request_id: str
+) -> tuple[Operands, Terms]:
+    if not isinstance(product, Product):
+        if not (isinstance(product, tuple) and len(product) == 2):
+            raise InvalidType("a product must be a pair (a, b) or a gemmd.Product")
+        product = Product(*product)
+    a, b, c = product.a, product.b, product.c
+    terms = make_terms(product.alpha, product.beta, c, precision, request_id)
+    check_handles({"a": a, "b": b, "c": c}, address)
+    return check_operands(a, b, c, reads_c=terms.beta != 0), terms

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import queue
-import threading
 import time
 import uuid
 import weakref
@@ -19,6 +17,7 @@ from gemmd._lanes import Lane, Lanes, Meter
 from gemmd._limits import Limits
 from gemmd._panels import cut, panel_rows
 from gemmd._payload import Array, make_payload
+from gemmd._reaper import Reaper
 from gemmd._retry import Deadline
 from gemmd._transport import Transport
 from gemmd._wire import join_message
@@ -48,7 +47,7 @@ class Matrices:
     def __init__(self, transport: Transport, limits: Limits) -> None:
         self._transport = transport
         self._limits = limits
-        self._reaper = _Reaper(self._delete_quietly)
+        self._reaper = Reaper(self._delete_quietly, _DELETE_TIMEOUT)
         self._finalizers: weakref.WeakKeyDictionary[Stored, Any] = weakref.WeakKeyDictionary()
 
     # Names.
@@ -293,49 +292,3 @@ def _lost(stored: Stored, why: str) -> MatrixNotFound:
         reason="MATRIX_NOT_FOUND",
         hint="put it, or compute it, again",
     )
-
-
-class _Reaper:
-    """Deletes matrices on a thread of its own, which begins with the first handle."""
-
-    def __init__(self, delete: Callable[[str], bool]) -> None:
-        self._delete = delete
-        # Its put may be called from a finalizer, whatever the thread is in the middle of.
-        self._names: queue.SimpleQueue[str | threading.Event | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None  # guarded by _lock
-        self._closing = False
-
-    def start(self) -> None:
-        """Before there can be anything to delete: a finalizer must not start threads."""
-        with self._lock:
-            if self._thread is None and not self._closing:
-                self._thread = threading.Thread(target=self._run, name="gemmd-reaper", daemon=True)
-                self._thread.start()
-
-    def add(self, name: str | None) -> None:
-        self._names.put(name)
-
-    def flush(self) -> bool:
-        """Waits for what is known by now. False when there has never been anything."""
-        if self._thread is None:
-            return False
-        done = threading.Event()
-        self._names.put(done)
-        return done.wait(_DELETE_TIMEOUT)
-
-    def close(self) -> None:
-        """Waits for what is known by now, unless the server does not answer."""
-        with self._lock:
-            self._closing = True
-        self._names.put(None)
-        if self._thread is not None:
-            self._thread.join(2 * _DELETE_TIMEOUT)
-
-    def _run(self) -> None:
-        while (name := self._names.get()) is not None:
-            if isinstance(name, threading.Event):
-                name.set()
-                continue
-            if not self._delete(name) and self._closing:
-                return

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,16 +14,15 @@ import numpy as np
 
 from gemmd import _contract, _messages
 from gemmd._lanes import Lane, Lanes, Meter, Progress
-from gemmd._limits import Limits
-from gemmd._matrices import Matrices
 from gemmd._messages import Terms
 from gemmd._operands import Factor, Operands
 from gemmd._panels import cut, panel_rows
 from gemmd._payload import Array, stored_form
 from gemmd._plan import bytes_of_call, is_shared, make_plan
+from gemmd._session import Session
 from gemmd.errors import GemmdError, InvalidArgument, ResourceExhausted
 from gemmd.matrix import Matrix, Stored
-from gemmd.results import Report, ServerInfo
+from gemmd.results import Report
 
 if TYPE_CHECKING:
     from gemmd.client import Client
@@ -35,17 +34,12 @@ _COLUMN_STEP = 64
 class Multiplier:
     """Thread-safe."""
 
-    def __init__(
-        self,
-        client: Client,
-        limits: Limits,
-        matrices: Matrices,
-        ask_server: Callable[[], ServerInfo],
-    ) -> None:
+    def __init__(self, client: Client, session: Session) -> None:
+        """`client` is whose the handles are of what stays on the server."""
         self._client = client
-        self._limits = limits
-        self._matrices = matrices
-        self._ask_server = ask_server
+        self._session = session
+        self._limits = session.limits
+        self._matrices = session.matrices
 
     def run(
         self,
@@ -254,7 +248,7 @@ class Multiplier:
         beside = k if isinstance(operands.a, np.ndarray) and operands.c is not None else 0
         most = max(1, limit // item - beside)
         if isinstance(operands.b, np.ndarray):
-            info = self._ask_server()
+            info = self._session.server_info()
             budget = info.matrix_memory_bytes // max(1, len(info.devices))
             # Rows in memory are padded by up to an eighth.
             if budget > 0:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmd._payload import Array
-from gemmd.errors import InvalidArgument, InvalidType
+from gemmd.errors import InvalidArgument, InvalidType, MatrixNotFound
 from gemmd.matrix import Matrix
 
 Factor = Array | Matrix
@@ -117,6 +117,25 @@ def check_operands(
         dtype=left.dtype.newbyteorder("="),
         result_shape=result_shape,
     )
+
+
+def check_handles(factors: dict[str, npt.ArrayLike | Matrix | None], address: str) -> None:
+    """Whether those that are on a server are on the one at `address`, as far as is known here."""
+    for name, factor in factors.items():
+        if not isinstance(factor, Matrix):
+            continue
+        if factor._client.address != address:
+            raise InvalidArgument(
+                f"{name} is a matrix on {factor._client.address}, not on {address}",
+                field=name,
+                hint=f"fetch it: {name}.get()",
+            )
+        if factor._stored.deleted:
+            raise MatrixNotFound(
+                f"{name}, matrix {factor.name!r}, was deleted",
+                reason="MATRIX_NOT_FOUND",
+                field=name,
+            )
 
 
 def check_out(out: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:

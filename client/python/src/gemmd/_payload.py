@@ -81,3 +81,10 @@ def _pieces(array: Array, loops: int) -> Iterator[Array]:
     else:
         for part in array:
             yield from _pieces(part, loops - 1)
+
+
+def returned(array: Array, copy: bool) -> Any:
+    """A result as a caller gets it."""
+    if copy and not array.flags.owndata:
+        array = array.copy()
+    return array if array.ndim else array[()]  # Of two vectors NumPy makes a scalar.

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import math
-import numbers
-import re
 import weakref
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from gemmd import _address, _contract, _many, _messages
-from gemmd._lanes import Lanes, Meter, Progress
-from gemmd._limits import MESSAGE_LIMIT, Limits
-from gemmd._matrices import Matrices
+from gemmd import _address, _contract, _messages
+from gemmd._arguments import check_count, check_name, check_number, make_terms, ttl_ns
+from gemmd._lanes import Meter, Progress
+from gemmd._limits import MESSAGE_LIMIT
+from gemmd._many import Product, multiply_many
 from gemmd._messages import Terms
 from gemmd._multiply import Multiplier
-from gemmd._operands import Operands, as_array, check_operands, check_out
-from gemmd._plan import bytes_of_call, make_plan
-from gemmd._retry import Deadline, RetryPolicy
-from gemmd._transport import Transport
-from gemmd.errors import GemmdError, InvalidArgument, InvalidType, MatrixNotFound
+from gemmd._operands import Operands, as_array, check_handles, check_operands, check_out
+from gemmd._payload import returned
+from gemmd._retry import RetryPolicy
+from gemmd._session import Session
+from gemmd.errors import InvalidArgument, InvalidType
 from gemmd.matrix import Matrix, Stored
 from gemmd.results import Explanation, Health, MatmulResult, MatrixInfo, ServerInfo
 
@@ -34,19 +31,6 @@ if TYPE_CHECKING:
     from gemmd._payload import Array
 
     Factor = npt.ArrayLike | Matrix
-
-_MAX_TTL_NS = 2**64 - 1
-
-
-@dataclass(frozen=True, eq=False)
-class Product:
-    """alpha * (a @ b) + beta * c, for `Client.matmul_many`; as for `Client.matmul`."""
-
-    a: Factor
-    b: Factor
-    alpha: float = 1.0
-    beta: float | None = None
-    c: Factor | None = None
 
 
 class Client:
@@ -93,39 +77,29 @@ class Client:
             use_http_proxy: Obey grpc_proxy, https_proxy and http_proxy. Off by default, since few
                 proxies carry HTTP/2.
         """
-        self._address = _address.resolve(address)
-        self._timeout = _check_number("timeout", timeout, above_zero=True)
-        if not (isinstance(max_retries, int) and max_retries >= 0):
-            raise InvalidArgument(
-                f"max_retries is {max_retries!r}; it must be an integer of at least 0",
-                field="max_retries",
-            )
         if not 0 < message_limit_bytes <= MESSAGE_LIMIT:
             raise InvalidArgument(
                 f"message_limit_bytes is {message_limit_bytes}; it must be from 1 to "
                 f"{MESSAGE_LIMIT}",
                 field="message_limit_bytes",
             )
-        if not (isinstance(channels, int) and channels >= 1):
-            raise InvalidArgument(
-                f"channels is {channels!r}; it must be an integer of at least 1", field="channels"
-            )
-        self._channels = channels
-        retry = RetryPolicy(
-            max_retries,
-            _check_number("backoff_initial", backoff_initial, above_zero=True),
-            _check_number("backoff_limit", backoff_limit, above_zero=True),
+        self._session = Session(
+            _address.resolve(address),
+            timeout=check_number("timeout", timeout, above_zero=True),
+            retry=RetryPolicy(
+                check_count("max_retries", max_retries, least=0),
+                check_number("backoff_initial", backoff_initial, above_zero=True),
+                check_number("backoff_limit", backoff_limit, above_zero=True),
+            ),
+            message_limit_bytes=message_limit_bytes,
+            channels=check_count("channels", channels, least=1),
+            use_http_proxy=use_http_proxy,
         )
-        self._transport = Transport(self._address, retry, use_http_proxy)
-        self._limits = Limits(
-            message_limit_bytes, partial(_ask_limit, self._transport, self._timeout)
-        )
-        self._matrices = Matrices(self._transport, self._limits)
-        weakref.finalize(self, self._matrices.abandon).atexit = False
+        weakref.finalize(self, self._session.matrices.abandon).atexit = False
 
     @property
     def address(self) -> str:
-        return self._address
+        return self._session.address
 
     @overload
     def matmul(
@@ -230,7 +204,7 @@ class Client:
             Internal: The server's device failed.
         """
         if not isinstance(keep, bool):
-            _check_name("keep", keep)
+            check_name("keep", keep)
         if keep is False:
             return self.matmul_result(
                 a,
@@ -247,10 +221,10 @@ class Client:
             ).array
         if out is not None:
             raise InvalidArgument("out is for a result that comes back", field="out")
-        terms = self._terms(alpha, beta, c, precision, request_id, _ttl_ns(ttl))
+        terms = make_terms(alpha, beta, c, precision, request_id, ttl_ns(ttl))
         operands = self._operands(a, b, c, terms)
         name = keep if isinstance(keep, str) else None
-        return self._multiplier().kept(operands, terms, self._lanes(timeout), name)[0]
+        return self._multiplier().kept(operands, terms, self._session.lanes(timeout), name)[0]
 
     def matmul_result(
         self,
@@ -268,8 +242,8 @@ class Client:
         request_id: str = "",
     ) -> MatmulResult:
         """As `matmul`, with a report: the kernel, the device and the time of every phase."""
-        deadline = self._deadline(timeout)
-        terms = self._terms(alpha, beta, c, precision, request_id)
+        lanes = self._session.lanes_until(self._session.deadline(timeout))
+        terms = make_terms(alpha, beta, c, precision, request_id)
         operands = self._operands(a, b, c, terms)
         if out is not None:
             check_out(out, operands.dtype, operands.result_shape)
@@ -278,13 +252,13 @@ class Client:
             return MatmulResult(empty if out is None else out, ())
 
         array, reports = self._multiplier().run(
-            operands, terms, self._lanes_until(deadline), self._lanes(timeout), out, progress
+            operands, terms, lanes, self._session.lanes(timeout), out, progress
         )
         if out is not None:
             if array is not out:
                 np.copyto(out, array)
             return MatmulResult(out, reports)
-        return MatmulResult(_returned(array, copy), reports)
+        return MatmulResult(returned(array, copy), reports)
 
     def matmul_many(
         self,
@@ -316,71 +290,16 @@ class Client:
             GemmdError: What the first product that failed did; its `index` is set. The others
                 were computed, unless the failure was one of the connection or the whole server.
         """
-        deadline = self._deadline(timeout)
-        given = list(products)
-        results: list[Any] = [None] * len(given)
-        ready: list[tuple[int, Operands, Terms]] = []
-        for index, product in enumerate(given):
-            try:
-                operands, terms = self._check_product(product, precision, request_id)
-            except GemmdError as error:
-                error.index = index
-                if not return_exceptions:
-                    raise
-                results[index] = error
-                continue
-            if math.prod(operands.result_shape) == 0:
-                results[index] = np.empty(operands.result_shape, operands.dtype)
-            else:
-                ready.append((index, operands, terms))
-
-        needed = sum(max(bytes_of_call(operands, 0)) for _, operands, _ in ready)
-        try:
-            limit = self._limits.payload_bytes(needed)
-        except GemmdError as error:
-            if not return_exceptions:
-                raise
-            for index, _, _ in ready:
-                results[index] = _many.with_index(error, index)
-            return results
-        units: list[_many.Unit] = []
-        large: list[tuple[int, Operands, Terms]] = []
-        for index, operands, terms in ready:
-            plan = make_plan(operands, limit)
-            if plan is None:
-                large.append((index, operands, terms))
-            elif plan.calls == 1:
-                units += [_many.Unit(index, part, terms, None) for _, part in plan.parts()]
-            else:
-                whole = results[index] = np.empty(operands.result_shape, operands.dtype)
-                units += [
-                    _many.Unit(index, part, terms, whole[position])
-                    for position, part in plan.parts()
-                ]
-        lanes = self._lanes_until(deadline)
-        sender = _many.Sender(
-            self._matrices, lanes, self._address, request_id, not return_exceptions
+        return multiply_many(
+            products,
+            self._session,
+            self._multiplier(),
+            copy=copy,
+            return_exceptions=return_exceptions,
+            precision=precision,
+            timeout=timeout,
+            request_id=request_id,
         )
-        lanes.run(sender.send, _many.pack(units, self._channels, limit, request_id))
-        failed: dict[int, GemmdError] = sender.errors
-        for index, operands, _ in ready:
-            if index in sender.results and index not in failed:
-                array = sender.results[index].reshape(operands.result_shape)
-                results[index] = _returned(array, copy)
-        for index, operands, terms in large:
-            try:
-                array, _ = self._multiplier().run(
-                    operands, terms, lanes, self._lanes(timeout), None, None
-                )
-                results[index] = _returned(array, copy)
-            except GemmdError as error:
-                error.index = index
-                failed[index] = error
-        if failed and not return_exceptions:
-            raise failed[min(failed)]
-        for index in failed:
-            results[index] = failed[index]
-        return results
 
     def put(
         self,
@@ -424,20 +343,21 @@ class Client:
                 hint="reshape it: a batch of matrices is their rows, one after another",
             )
         if name is not None:
-            _check_name("name", name)
+            check_name("name", name)
+        matrices = self._session.matrices
         stored = Stored(
-            self._matrices.new_name() if name is None else name,
+            matrices.new_name() if name is None else name,
             source.dtype.newbyteorder("="),
             rows=source.shape[0],
             columns=source.shape[1],
-            ttl_ns=_ttl_ns(ttl),
+            ttl_ns=ttl_ns(ttl),
             source=source if keep_source else None,
         )
         if name is None:
-            self._matrices.delete_with_last_handle(stored)
-        lanes = self._lanes(timeout)
+            matrices.delete_with_last_handle(stored)
+        lanes = self._session.lanes(timeout)
         meter = Meter(progress, source.nbytes)
-        self._matrices.upload(stored, source, lanes, meter, exist_ok=exist_ok)
+        matrices.upload(stored, source, lanes, meter, exist_ok=exist_ok)
         return Matrix(self, stored)
 
     def get_matrix(self, name: str, *, timeout: float | None = None) -> Matrix:
@@ -449,7 +369,7 @@ class Client:
 
     def matrices(self, *, timeout: float | None = None) -> list[MatrixInfo]:
         """Your matrices on the server, ordered by name."""
-        return self._matrices.list(self._lanes(timeout).single())
+        return self._session.matrices.list(self._session.lanes(timeout).single())
 
     def explain(
         self,
@@ -481,23 +401,23 @@ class Client:
         product.data_type = _messages.data_type_number(np.dtype(dtype).name)
         product.precision = _messages.precision_number(precision)
         product.a.transposed, product.b.transposed = transpose_a, transpose_b
-        return _messages.make_explanation(self._small_call(_contract.EXPLAIN, request, timeout))
+        return _messages.make_explanation(self._session.ask(_contract.EXPLAIN, request, timeout))
 
     def info(self, *, timeout: float | None = None) -> ServerInfo:
         """Version, devices, kernels and limits of the server."""
-        return _ask_server(self._transport, self._deadline(timeout))
+        return self._session.server_info(timeout)
 
     def health(self, *, timeout: float | None = None) -> Health:
         """Whether the server takes calls, in its own words. ConnectionFailed if it is not there."""
         request = _contract.HealthCheckRequest()
-        status = _messages.health_status(self._small_call(_contract.HEALTH_CHECK, request, timeout))
+        reply = self._session.ask(_contract.HEALTH_CHECK, request, timeout)
+        status = _messages.health_status(reply)
         return {1: Health.SERVING, 2: Health.NOT_SERVING}.get(status, Health.UNKNOWN)
 
     def close(self) -> None:
         """Deletes the matrices that live as long as their handles, and ends the connections. Calls
         that other threads have running fail with Cancelled."""
-        self._matrices.close()
-        self._transport.close()
+        self._session.close()
 
     def __enter__(self) -> Client:
         return self
@@ -511,7 +431,7 @@ class Client:
         self.close()
 
     def __repr__(self) -> str:
-        return f"gemmd.Client({self._address!r})"
+        return f"gemmd.Client({self.address!r})"
 
     # For Matrix.
 
@@ -521,7 +441,7 @@ class Client:
     def _get(
         self, matrix: Matrix, out: Array | None, progress: Progress | None, timeout: float | None
     ) -> Array:
-        stored = matrix._stored
+        stored, matrices = matrix._stored, self._session.matrices
         array = np.empty(matrix.shape[::-1], matrix.dtype).T if matrix._transposed else None
         if out is not None:
             check_out(out, matrix.dtype, matrix.shape)
@@ -529,165 +449,31 @@ class Client:
         elif array is None:
             array = np.empty(matrix.shape, matrix.dtype)
         into = array.T if matrix._transposed else array
-        lanes = self._lanes(timeout)
+        lanes = self._session.lanes(timeout)
         meter = Meter(progress, matrix.nbytes)
-        self._matrices.restored(
+        matrices.restored(
             [stored],
             lanes,
-            lambda: self._matrices.download(stored, matrix._row_begin, into, lanes, meter),
+            lambda: matrices.download(stored, matrix._row_begin, into, lanes, meter),
         )
         return array
 
     def _matrix_info(self, name: str, timeout: float | None) -> MatrixInfo:
-        return self._matrices.info(name, self._lanes(timeout).single())
+        return self._session.matrices.info(name, self._session.lanes(timeout).single())
 
     def _delete(self, stored: Stored, timeout: float | None) -> None:
-        self._matrices.delete(stored, self._lanes(timeout).single())
+        self._session.matrices.delete(stored, self._session.lanes(timeout).single())
 
     def _delete_later(self, stored: Stored) -> None:
-        self._matrices.delete_later(stored)
+        self._session.matrices.delete_later(stored)
 
-    # Arguments.
-
-    def _terms(
-        self,
-        alpha: float,
-        beta: float | None,
-        c: Factor | None,
-        precision: str,
-        request_id: str,
-        keep_ttl_ns: int = 0,
-    ) -> Terms:
-        if beta is None:
-            beta = 0.0 if c is None else 1.0
-        terms = Terms(
-            alpha=_check_number("alpha", alpha),
-            beta=_check_number("beta", beta),
-            precision=_messages.precision_number(precision),
-            request_id=_check_request_id(request_id),
-            keep_ttl_ns=keep_ttl_ns,
-        )
-        if terms.beta != 0 and c is None:
-            raise InvalidArgument(f"beta is {beta}, but there is no c", field="c")
-        return terms
+    # For calls.
 
     def _operands(self, a: Factor, b: Factor, c: Factor | None, terms: Terms) -> Operands:
-        for name, factor in (("a", a), ("b", b), ("c", c)):
-            if not isinstance(factor, Matrix):
-                continue
-            if factor._client._address != self._address:
-                raise InvalidArgument(
-                    f"{name} is a matrix on {factor._client._address}, not on {self._address}",
-                    field=name,
-                    hint=f"fetch it: {name}.get()",
-                )
-            if factor._stored.deleted:
-                raise MatrixNotFound(
-                    f"{name}, matrix {factor.name!r}, was deleted",
-                    reason="MATRIX_NOT_FOUND",
-                    field=name,
-                )
+        check_handles({"a": a, "b": b, "c": c}, self.address)
         return check_operands(a, b, c, reads_c=terms.beta != 0)
-
-    def _check_product(
-        self, product: tuple[Factor, Factor] | Product, precision: str, request_id: str
-    ) -> tuple[Operands, Terms]:
-        if not isinstance(product, Product):
-            if not (isinstance(product, tuple) and len(product) == 2):
-                raise InvalidType("a product must be a pair (a, b) or a gemmd.Product")
-            product = Product(*product)
-        terms = self._terms(product.alpha, product.beta, product.c, precision, request_id)
-        return self._operands(product.a, product.b, product.c, terms), terms
 
     def _multiplier(self) -> Multiplier:
         # Made for each call: as a member it would be a cycle, and connections would wait for the
         # garbage collector.
-        return Multiplier(self, self._limits, self._matrices, self.info)
-
-    def _deadline(self, timeout: float | None) -> Deadline:
-        if timeout is None:
-            return Deadline(self._timeout)
-        return Deadline(_check_number("timeout", timeout, above_zero=True))
-
-    def _lanes(self, timeout: float | None) -> Lanes:
-        """For any number of messages: each has the client's timeout, or all have the call's."""
-        if timeout is None:
-            return Lanes(self._transport, self._channels, partial(Deadline, self._timeout))
-        return self._lanes_until(self._deadline(timeout))
-
-    def _lanes_until(self, deadline: Deadline) -> Lanes:
-        return Lanes(self._transport, self._channels, lambda: deadline)
-
-    def _small_call(self, method: str, request: Any, timeout: float | None) -> bytes:
-        deadline = self._deadline(timeout)
-        return self._transport.call(method, request.SerializeToString(), deadline)[0]
-
-
-# Not methods, so that what holds them does not hold the client.
-
-
-def _ask_server(transport: Transport, deadline: Deadline) -> ServerInfo:
-    request = _contract.GetServerInfoRequest().SerializeToString()
-    reply, _ = transport.call(_contract.GET_SERVER_INFO, request, deadline)
-    return _messages.make_server_info(reply)
-
-
-def _ask_limit(transport: Transport, timeout: float) -> int:
-    return _ask_server(transport, Deadline(timeout)).message_limit_bytes
-
-
-def _returned(array: Array, copy: bool) -> Any:
-    """A result as a caller gets it."""
-    if copy and not array.flags.owndata:
-        array = array.copy()
-    return array if array.ndim else array[()]  # Of two vectors NumPy makes a scalar.
-
-
-def _ttl_ns(ttl: float | None) -> int:
-    """0 is the server's choice."""
-    if ttl is None:
-        return 0
-    seconds = _check_number("ttl", ttl, above_zero=True)
-    if not seconds * 1e9 <= _MAX_TTL_NS:
-        raise InvalidArgument(f"ttl is {seconds} s, beyond what the service can say", field="ttl")
-    return max(1, int(seconds * 1e9))
-
-
-def _check_number(name: str, value: float, *, above_zero: bool = False) -> float:
-    """A float; NaN and infinity are as good as any where signs are."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
-        raise InvalidType(
-            f"{name} is of type {type(value).__name__}; it must be a real number", field=name
-        )
-    try:
-        number = float(value)
-    except OverflowError:
-        raise InvalidArgument(f"{name} is beyond what a float holds", field=name) from None
-    if above_zero and not number > 0:
-        raise InvalidArgument(f"{name} is {number} s; it must be above 0", field=name)
-    return number
-
-
-def _check_name(field: str, name: str) -> None:
-    if not isinstance(name, str):
-        raise InvalidType(
-            f"{field} is of type {type(name).__name__}; the name of a matrix is a str", field=field
-        )
-    if not re.fullmatch("[A-Za-z0-9._-]{1,128}", name):
-        raise InvalidArgument(
-            f"{field} is {name[:130]!r}; the name of a matrix is 1 to 128 of A-Z a-z 0-9 . _ -",
-            field=field,
-        )
-
-
-def _check_request_id(request_id: str) -> str:
-    if not isinstance(request_id, str):
-        raise InvalidType(
-            f"request_id is of type {type(request_id).__name__}; it must be a str",
-            field="request_id",
-        )
-    if len(request_id) > 128 or not all(" " <= letter <= "~" for letter in request_id):
-        raise InvalidArgument(
-            "request_id must be at most 128 printable ASCII characters", field="request_id"
-        )
-    return request_id
+        return Multiplier(self, self._session)
