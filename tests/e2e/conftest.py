@@ -3,6 +3,7 @@
 import contextlib
 
 import harness
+import matrix_calls
 import pytest
 
 
@@ -38,3 +39,11 @@ def gemmctl(server):
         return harness.run(command, **options)
 
     return run
+
+
+@pytest.fixture
+def stub(server):
+    """Of that server, which has no matrices afterwards."""
+    yield server.stub
+    for name in matrix_calls.names(server.stub):
+        matrix_calls.delete(server.stub, name)

@@ -12,7 +12,7 @@ import harness
 import numpy as np
 import pytest
 from harness import MIB, PATIENCE, gemm_pb2_grpc, open_channel, product_request, result_of, small_integers
-from test_matrices import Code, create, delete, fresh, get, product, put, rows_of, write
+from matrix_calls import Code, create, delete, fresh, get, product, put, rows_of, write
 from test_multiply_batch import batch_of
 
 SECONDS = float(os.environ.get("GEMMD_SOAK_SECONDS", "600"))
