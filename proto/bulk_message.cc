@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "proto/stream_copy.h"
 
 namespace gemm {
 namespace {
@@ -13,6 +14,10 @@ namespace {
 enum WireType : uint32_t { kVarint = 0, kFixed64 = 1, kLengthDelimited = 2, kFixed32 = 5 };
 
 constexpr uint32_t kPayloadsTag = (kPayloadsField << 3) | kLengthDelimited;
+
+// About what a core's cache holds: of a smaller payload, what is written last may still be there
+// when it is read.
+constexpr uint64_t kStreamedBytes = 1 << 20;
 
 void AppendVarint(uint64_t value, std::string& out) {
   while (value >= 0x80) {
@@ -157,6 +162,13 @@ void PayloadReader::Copy(PayloadRange range, void* dst) {
     segment_ = 0;
     segment_start_ = 0;
   }
+  const auto copy = [&](void* to, const void* from, size_t bytes) {
+    if (range.size_bytes < kStreamedBytes) {
+      std::memcpy(to, from, bytes);
+    } else {
+      StreamCopy(to, from, bytes);
+    }
+  };
   auto* out = static_cast<uint8_t*>(dst);
   uint64_t left = range.size_bytes;
   while (left > 0 && segment_ < message_.size()) {
@@ -165,7 +177,7 @@ void PayloadReader::Copy(PayloadRange range, void* dst) {
     const uint64_t at = range.offset_bytes + range.size_bytes - left;
     if (at < end) {
       const uint64_t step = std::min(left, end - at);
-      std::memcpy(out, segment.data + (at - segment_start_), step);
+      copy(out, segment.data + (at - segment_start_), step);
       out += step;
       left -= step;
       if (left == 0) return;  // the next payload may begin in the same segment

@@ -51,6 +51,22 @@ TEST(BulkMessageTest, OneReaderReadsPayloadsInAnyOrder) {
   }
 }
 
+TEST(BulkMessageTest, ReadsLargePayloadsAndPartsOfThem) {
+  v1::MultiplyRequest request;
+  std::string& large = *request.add_payloads();
+  for (int i = 0; large.size() < (3 << 20); ++i) large += std::to_string(i);
+  const std::string wire = request.SerializeAsString();
+  for (const size_t cut : {size_t{8191}, size_t{65536}, wire.size()}) {
+    const std::vector<Segment> message = Cut(wire, cut);
+    const auto index = IndexBulkMessage(message, {});
+    ASSERT_TRUE(index.ok()) << index.status();
+    const PayloadRange whole = index->payloads[0];
+    EXPECT_TRUE(ReadPayload(message, whole) == large) << "cut at " << cut;
+    const PayloadRange part = {whole.offset_bytes + 12345, 2 << 20};
+    EXPECT_TRUE(ReadPayload(message, part) == large.substr(12345, 2 << 20)) << "cut at " << cut;
+  }
+}
+
 TEST(BulkMessageTest, TakesFieldsInAnyOrder) {
   v1::MultiplyRequest payloads, rest = MakeRequest(2, 2, 2);
   payloads.mutable_payloads()->Swap(rest.mutable_payloads());
