@@ -51,7 +51,6 @@ cudaError_t MakeTensorMap(const TensorBoxes& boxes, CUtensorMap* map) {
 }
 
 RowClass RowClassOf(const TensorBoxes& rows, int index) {
-  // A class of no rows repeats the last one, which nobody looks at.
   const int64_t first_row = std::min<int64_t>(index, rows.depth - 1);
   const float* first = rows.base + first_row * rows.depth_stride;
   const int64_t matrix_stride = rows.matrices > 1 ? rows.matrix_stride : 0;
@@ -66,13 +65,16 @@ RowClass RowClassOf(const TensorBoxes& rows, int index) {
   boxes.depth_stride = kRowClasses * rows.depth_stride;
   boxes.matrix_stride = matrix_stride - result.matrix_step;
   if (boxes.matrix_stride == 0) boxes.matrices = 1;
+  if (first_row < index) {
+    result.first = static_cast<int>((boxes.outer + kAligned - 1) / kAligned * kAligned);
+  }
   boxes.box_depth = rows.box_depth / kRowClasses;
   return result;
 }
 
 bool FitRowClasses(const TensorBoxes& rows) {
   constexpr int64_t kStride = int64_t{1} << 38;      // elements
-  constexpr int64_t kCoordinate = int64_t{1} << 30;  // an int, with room for a box
+  constexpr int64_t kCoordinate = int64_t{1} << 29;  // an int, with room for two of them
   return rows.outer < kCoordinate && rows.matrices < kCoordinate / kAligned &&
          rows.depth / kRowClasses < kCoordinate && rows.depth_stride < kStride / kRowClasses &&
          (rows.matrices == 1 || rows.matrix_stride < kStride);
