@@ -36,12 +36,13 @@ struct TileCost {
   int tile_m = 1;
   int tile_n = 1;
   // Fractions of a multiprocessor's peak multiply-add rate.
-  double math_fraction = 1;  // with as many tiles as it takes
-  double lone_fraction = 1;  // with one
-  double begin = 0;          // beginning and ending a tile, in products of its sum
-  double copy_seconds = 0;   // of a tile: copying that no arithmetic hides
-  int together = 1;          // tiles on a multiprocessor that it takes to reach math_fraction
-  bool refilled = false;     // a block a tile: places are filled again as they become free
+  double math_fraction = 1;    // with as many tiles as it takes
+  double lone_fraction = 1;    // with one
+  double begin = 0;            // beginning and ending a tile, in products of its sum
+  double copy_seconds = 0;     // of a tile: copying that no arithmetic hides
+  double result_fraction = 1;  // of the memory's rate: writing D
+  int together = 1;            // tiles on a multiprocessor that it takes to reach math_fraction
+  bool refilled = false;       // a block a tile: places are filled again as they become free
 };
 
 // Of one tile that runs at a fraction of its multiprocessor's peak.
@@ -110,7 +111,7 @@ inline double ModelTileSeconds(const Problem& problem, const DeviceInfo& device,
                                std::max(1.0, device.memory_bytes_per_second);
   return std::max({math_seconds, bytes_seconds,
                    ModelTile(problem, device, cost, cost.lone_fraction, k)}) +
-         ModelResultSeconds(problem, device);
+         ModelResultSeconds(problem, device) / cost.result_fraction;
 }
 
 }  // namespace gemm

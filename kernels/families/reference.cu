@@ -20,8 +20,8 @@ constexpr int64_t kMaxBlocks = int64_t{1} << 20;  // then the loop goes round
 
 // Fractions for the cost model, lower than measured: where anything else can run, it should.
 constexpr SimtConfig kConfigs[] = {
-    {"reference_f32", DType::kF32, 1, kThreads, 1, kThreads, 0.02, 0.006, 6, 6e-6},
-    {"reference_f64", DType::kF64, 1, kThreads, 1, kThreads, 0.02, 0.006, 6, 6e-6},
+    {"reference_f32", DType::kF32, 1, kThreads, 1, kThreads, 0.02, 0.006, 6, 1, 6e-6},
+    {"reference_f64", DType::kF64, 1, kThreads, 1, kThreads, 0.02, 0.006, 6, 1, 6e-6},
 };
 constexpr auto kKernelConfigs = ToKernelConfigs(kConfigs);
 

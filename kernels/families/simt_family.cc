@@ -49,7 +49,8 @@ double SimtFamily::ModelSeconds(const Problem& problem, const DeviceInfo& device
                                                 .tile_n = simt.tile_n,
                                                 .math_fraction = simt.math_fraction,
                                                 .lone_fraction = simt.lone_fraction,
-                                                .begin = simt.begin});
+                                                .begin = simt.begin,
+                                                .result_fraction = simt.result_fraction});
 }
 
 cudaError_t SimtFamily::Prepare(const DeviceInfo& /*device*/) const {

@@ -29,6 +29,7 @@ struct SimtConfig {
   double math_fraction;
   double lone_fraction;
   double begin;
+  double result_fraction;
   double start_seconds;  // of a kernel with one tile and no products
 };
 

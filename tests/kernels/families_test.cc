@@ -347,7 +347,7 @@ TEST(Model, ChoicesAreTheseUntilMeasuredOtherwise) {
     const char* kernel;
   };
   const Choice choices[] = {
-      {DType::kF32, 1, 1, 1, 1, "naive_f32_16x16"},
+      {DType::kF32, 1, 1, 1, 1, "tiled_f32_16x16x16"},
       {DType::kF32, 64, 64, 64, 1, "small_f32"},
       {DType::kF32, 128, 128, 128, 1, "small_f32"},
       {DType::kF32, 256, 256, 256, 1, "small_f32"},
