@@ -205,7 +205,7 @@ class RpcServerImpl final : public RpcServer {
     receiving_.Drain(kDrainReceive);
     products_in_flight_.WaitForNone(deadline);
     health_.EndWatches();
-    WaitUntilSent(deadline);
+    unsent_.WaitForNone(deadline);
   }
 
   void Shutdown(absl::Time deadline) override {
@@ -231,6 +231,7 @@ class RpcServerImpl final : public RpcServer {
   Receiving receiving_;
   std::atomic<bool> refusing_{false};
   InFlight products_in_flight_;
+  Unsent unsent_;
   Executor executor_;
   RpcContext context_;
   CallSource calls_;
