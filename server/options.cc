@@ -1,29 +1,22 @@
 #include "server/options.h"
 
-#include <arpa/inet.h>
-#include <sys/un.h>
-
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <cstring>
 #include <functional>
 #include <limits>
-#include <optional>
 #include <set>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "server/host_port.h"
+#include "server/option_kinds.h"
 
 namespace gemm {
 namespace {
 
 constexpr uint64_t kKiB = uint64_t{1} << 10;
 constexpr uint64_t kMiB = uint64_t{1} << 20;
-constexpr uint64_t kTiB = uint64_t{1} << 40;
 constexpr char kEnvironmentPrefix[] = "GEMMD_";
 
 constexpr char kFooter[] = R"(
@@ -34,175 +27,6 @@ Sizes are written 64MiB, durations 200us. Each flag can also be set by an enviro
 Exit status: 0 drained after SIGTERM or SIGINT; 1 start-up failed (port in use, no usable device);
 2 wrong options; 3 the last device was lost, start again; 128 + N stopped at once by a second
 signal N.)";
-
-// How the values of one kind of option are read and written.
-template <typename T>
-struct Kind {
-  std::string type;  // in --help
-  std::function<absl::StatusOr<T>(const std::string&)> parse;
-  std::function<std::string(const T&)> format;
-};
-
-std::string FormatSize(uint64_t bytes) {
-  constexpr const char* kUnits[] = {"", "KiB", "MiB", "GiB", "TiB"};
-  size_t unit = 0;
-  while (bytes != 0 && bytes % 1024 == 0 && unit + 1 < std::size(kUnits)) {
-    bytes /= 1024;
-    ++unit;
-  }
-  return absl::StrCat(bytes, kUnits[unit]);
-}
-
-template <typename T>
-absl::Status CheckRange(const T& value, const T& min, const T& max, const std::string& text,
-                        const std::function<std::string(const T&)>& format) {
-  if (min <= value && value <= max) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("must be from ", format(min), " to ", format(max), ", not ", text));
-}
-
-std::optional<uint64_t> ParseSize(std::string text) {
-  if (text.empty() || !absl::ascii_isdigit(text.front())) return std::nullopt;
-  static const CLI::AsSizeValue as_size(/*kb_is_1000=*/false);
-  try {
-    as_size(text);
-  } catch (const CLI::Error&) {
-    return std::nullopt;
-  }
-  uint64_t bytes = 0;
-  if (!absl::SimpleAtoi(text, &bytes)) return std::nullopt;
-  return bytes;
-}
-
-Kind<uint64_t> Size(uint64_t min, uint64_t max = 64 * kTiB) {
-  const auto parse = [min, max](const std::string& text) -> absl::StatusOr<uint64_t> {
-    const std::optional<uint64_t> bytes = ParseSize(text);
-    if (!bytes.has_value()) {
-      return absl::InvalidArgumentError(absl::StrCat("\"", text, "\" is not a size such as 64MiB"));
-    }
-    const absl::Status in_range = CheckRange<uint64_t>(*bytes, min, max, text, FormatSize);
-    if (!in_range.ok()) return in_range;
-    return *bytes;
-  };
-  return {"SIZE", parse, FormatSize};
-}
-
-std::string FormatDuration(const absl::Duration& duration) {
-  return duration == absl::ZeroDuration() ? "0s" : absl::FormatDuration(duration);
-}
-
-Kind<absl::Duration> Duration(absl::Duration max, absl::Duration min = absl::ZeroDuration()) {
-  const auto parse = [min, max](const std::string& text) -> absl::StatusOr<absl::Duration> {
-    absl::Duration duration;
-    if (!absl::ParseDuration(text, &duration)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("\"", text, "\" is not a duration such as 30s or 200us"));
-    }
-    const absl::Status in_range =
-        CheckRange<absl::Duration>(duration, min, max, text, FormatDuration);
-    if (!in_range.ok()) return in_range;
-    return duration;
-  };
-  return {"DURATION", parse, FormatDuration};
-}
-
-template <typename T>
-Kind<T> Count(T min, T max) {
-  const auto format = [](const T& value) { return absl::StrCat(value); };
-  const auto parse = [=](const std::string& text) -> absl::StatusOr<T> {
-    T value = 0;
-    if (!absl::SimpleAtoi(text, &value)) {
-      return absl::InvalidArgumentError(absl::StrCat("\"", text, "\" is not a whole number from ",
-                                                     format(min), " to ", format(max)));
-    }
-    const absl::Status in_range = CheckRange<T>(value, min, max, text, format);
-    if (!in_range.ok()) return in_range;
-    return value;
-  };
-  return {"COUNT", parse, format};
-}
-
-// Written in full or as 2e15. `example` is for error texts.
-Kind<double> Number(double min, double max, const char* example = "2e15") {
-  const auto format = [](const double& value) { return absl::StrCat(value); };
-  const auto parse = [=](const std::string& text) -> absl::StatusOr<double> {
-    double value = 0;
-    if (!absl::SimpleAtod(text, &value)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("\"", text, "\" is not a number such as ", example));
-    }
-    const absl::Status in_range = CheckRange<double>(value, min, max, text, format);
-    if (!in_range.ok()) return in_range;
-    return value;
-  };
-  return {"NUMBER", parse, format};
-}
-
-template <typename T>
-Kind<T> OneOf(std::vector<std::pair<std::string, T>> choices) {
-  std::vector<std::string> names;
-  names.reserve(choices.size());
-  for (const auto& choice : choices) names.push_back(choice.first);
-  const std::string list = absl::StrJoin(names, "|");
-  const auto parse = [choices, list](const std::string& text) -> absl::StatusOr<T> {
-    for (const auto& [name, value] : choices) {
-      if (name == text) return value;
-    }
-    return absl::InvalidArgumentError(absl::StrCat("must be one of ", list, ", not ", text));
-  };
-  const auto format = [choices](const T& value) {
-    for (const auto& [name, choice] : choices) {
-      if (choice == value) return name;
-    }
-    return std::string();
-  };
-  return {list, parse, format};
-}
-
-std::string FormatText(const std::string& text) { return text; }
-
-Kind<std::string> Text() {
-  return {"NAME", [](const std::string& text) -> absl::StatusOr<std::string> { return text; },
-          FormatText};
-}
-
-Kind<std::string> AddressOrNone() {
-  const auto parse = [](const std::string& text) -> absl::StatusOr<std::string> {
-    if (text.empty()) return text;
-    if (const auto address = ParseHostPort(text); !address.ok()) return address.status();
-    return text;
-  };
-  return {"HOST:PORT", parse, FormatText};
-}
-
-Kind<std::string> SocketPath() {
-  constexpr size_t kLongest = sizeof(sockaddr_un::sun_path) - 1;
-  constexpr char kMarks[] = "-._~/+@=,:";
-  const auto parse = [=](const std::string& text) -> absl::StatusOr<std::string> {
-    if (text.size() > kLongest) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "\"", text, "\" has ", text.size(), " bytes; a socket's path has at most ", kLongest));
-    }
-    const bool well_formed = std::all_of(text.begin(), text.end(), [&](char c) {
-      return absl::ascii_isalnum(c) || std::strchr(kMarks, c) != nullptr;
-    });
-    if (!well_formed || absl::StartsWith(text, "unix:") || absl::EndsWith(text, "/")) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("\"", text, "\" is not a path such as /run/gemmd/gemmd.sock, of letters, ",
-                       "digits and ", kMarks));
-    }
-    return text;
-  };
-  return {"PATH", parse, FormatText};
-}
-
-bool IsLoopback(const std::string& host) {
-  if (host == "localhost") return true;
-  in_addr v4{};
-  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == 127;
-  in6_addr v6{};
-  return inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
-}
 
 // The flags of gemmd, bound to the fields of an Options.
 class Flags {
@@ -525,32 +349,6 @@ absl::StatusOr<ParsedOptions> ParseOptions(int argc, const char* const* argv,
   if (!status.ok()) return status;
   parsed.changed = flags.Changed();
   return parsed;
-}
-
-absl::StatusOr<HostPort> ParseHostPort(std::string_view address) {
-  const std::string text(address);
-  const size_t colon = text.rfind(':');
-  HostPort result;
-  if (colon != std::string::npos) result.host = text.substr(0, colon);
-  const bool bracketed =
-      result.host.size() > 2 && result.host.front() == '[' && result.host.back() == ']';
-  if (bracketed) result.host = result.host.substr(1, result.host.size() - 2);
-  const std::string port = colon == std::string::npos ? "" : text.substr(colon + 1);
-  const bool well_formed = !result.host.empty() &&
-                           result.host.find_first_of("[]/") == std::string::npos &&
-                           bracketed == absl::StrContains(result.host, ":") && !port.empty() &&
-                           std::all_of(port.begin(), port.end(), absl::ascii_isdigit) &&
-                           absl::SimpleAtoi(port, &result.port) && result.port <= 65535;
-  if (!well_formed) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "\"", text, "\" is not host:port such as 127.0.0.1:50051 or [::1]:50051, port 0 to 65535"));
-  }
-  return result;
-}
-
-std::string ToString(const HostPort& address) {
-  const bool v6 = absl::StrContains(address.host, ":");
-  return absl::StrCat(v6 ? "[" : "", address.host, v6 ? "]:" : ":", address.port);
 }
 
 }  // namespace gemm

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -149,15 +148,6 @@ struct ParsedOptions {
 // flag, variable or key is wrong and what it may be.
 absl::StatusOr<ParsedOptions> ParseOptions(int argc, const char* const* argv,
                                            const char* const* environment);
-
-struct HostPort {
-  std::string host;  // without the brackets of an IPv6 address
-  int port = 0;
-};
-
-// "host:port" or "[IPv6 address]:port".
-absl::StatusOr<HostPort> ParseHostPort(std::string_view address);
-std::string ToString(const HostPort& address);
 
 }  // namespace gemm
 

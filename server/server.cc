@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "server/engine/engine.h"
+#include "server/host_port.h"
 #include "server/memory/matrix_store.h"
 #include "server/rpc/rpc_server.h"
 #include "server/telemetry/logging.h"

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "server/host_port.h"
+
 namespace gemm {
 namespace {
 

@@ -9,7 +9,8 @@ target_compile_definitions(telemetry_test PRIVATE
   TELEMETRY_README="${PROJECT_SOURCE_DIR}/server/telemetry/README.md")
 
 gemmd_server_test(options_test
-  SOURCES options_test.cc ${PROJECT_SOURCE_DIR}/server/options.cc
+  SOURCES options_test.cc ${PROJECT_SOURCE_DIR}/server/host_port.cc
+          ${PROJECT_SOURCE_DIR}/server/option_kinds.cc ${PROJECT_SOURCE_DIR}/server/options.cc
   LIBRARIES gemmd_telemetry CLI11::CLI11
   LABELS "unit;nogrpc")
 
