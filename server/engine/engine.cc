@@ -94,9 +94,11 @@ Engine::Lane* Engine::TakeFreeLane(const Job& job, std::unique_lock<std::mutex>*
     if (!lane.for_callers || lane.device.lost()) continue;
     const DeviceDescription& device = lane.device.description();
     if (job.device && *job.device != device.index) continue;
-    if (ComputeSeconds(job, device) > kSecondsOnCallersThread) return nullptr;
     *turn = std::unique_lock(lane.running, std::try_to_lock);
-    if (turn->owns_lock()) return &lane;
+    if (!turn->owns_lock()) continue;
+    if (ComputeSeconds(job, device) <= kSecondsOnCallersThread) return &lane;
+    turn->unlock();
+    return nullptr;  // the other devices are of the same kind
   }
   return nullptr;
 }

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "server/rpc/transport.h"
@@ -84,8 +85,7 @@ int PortOf(int fd) {
   return address.port();
 }
 
-absl::Status CannotListen(const std::string& where, const std::string& why,
-                          const std::string& option) {
+absl::Status CannotListen(const std::string& where, absl::string_view why, const char* option) {
   return absl::FailedPreconditionError(
       absl::StrCat("cannot listen on ", where, ": ", why, " (", option, ")"));
 }
@@ -93,7 +93,7 @@ absl::Status CannotListen(const std::string& where, const std::string& why,
 }  // namespace
 
 absl::StatusOr<int> Listener::ListenOnTcp(const std::string& address) {
-  const auto cannot = [&address](const std::string& why) {
+  const auto cannot = [&address](absl::string_view why) {
     return CannotListen(address, why, "--listen");
   };
   const size_t colon = address.rfind(':');
@@ -132,7 +132,12 @@ absl::StatusOr<int> Listener::ListenOnTcp(const std::string& address) {
 }
 
 absl::Status Listener::ListenOnUnix(const std::string& path) {
-  if (absl::Status status = ClearUnixSocketPath(path); !status.ok()) return status;
+  const auto cannot = [&path](absl::string_view why) {
+    return CannotListen(path, why, "--unix-listen");
+  };
+  if (absl::Status status = ClearUnixSocketPath(path); !status.ok()) {
+    return cannot(status.message());
+  }
   Address address;
   auto& unix_address = reinterpret_cast<sockaddr_un&>(address.storage);
   unix_address.sun_family = AF_UNIX;
@@ -143,7 +148,7 @@ absl::Status Listener::ListenOnUnix(const std::string& path) {
     const PrivateSocketFiles private_files;
     fd = ListenOn(address);
   }
-  if (fd < 0) return CannotListen(path, std::strerror(errno), "--unix-listen");
+  if (fd < 0) return cannot(std::strerror(errno));
   fds_.push_back(fd);
   unix_path_ = path;
   lstat(path.c_str(), &unix_file_);

@@ -109,7 +109,9 @@ bool Pollers::Leave() {
   if (now - needed_at < kSurplusNs) return false;
   if (!needed_at_ns_.compare_exchange_strong(needed_at, now)) return false;  // one at a time
   --at_work_;
-  return true;
+  if (in_events_ < at_work_) return true;
+  ++at_work_;  // meanwhile the others have got events, perhaps to be stuck there
+  return false;
 }
 
 bool Pollers::WaitUntilWanted() {

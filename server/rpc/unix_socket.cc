@@ -13,11 +13,6 @@
 namespace gemm {
 namespace {
 
-absl::Status CannotListen(const std::string& path, const std::string& why) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("cannot listen on ", path, ": ", why, " (--unix-listen)"));
-}
-
 // 0, or the error of connecting to it.
 int TryToConnect(const sockaddr_un& address) {
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -40,25 +35,27 @@ absl::Status ClearUnixSocketPath(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof(address.sun_path)) {
-    return CannotListen(
-        path, absl::StrCat("a socket's path has at most ", sizeof(address.sun_path) - 1, " bytes"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("a socket's path has at most ", sizeof(address.sun_path) - 1, " bytes"));
   }
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
 
   const std::string folder = FolderOf(path);
   if (access(folder.c_str(), W_OK | X_OK) != 0) {
-    return CannotListen(path, absl::StrCat("its folder: ", std::strerror(errno)));
+    return absl::FailedPreconditionError(absl::StrCat("its folder: ", std::strerror(errno)));
   }
   struct stat there = {};
   if (lstat(path.c_str(), &there) != 0) {
-    return errno == ENOENT ? absl::OkStatus() : CannotListen(path, std::strerror(errno));
+    return errno == ENOENT ? absl::OkStatus() : absl::FailedPreconditionError(std::strerror(errno));
   }
-  if (!S_ISSOCK(there.st_mode)) return CannotListen(path, "a file that is no socket is there");
+  if (!S_ISSOCK(there.st_mode))
+    return absl::FailedPreconditionError("a file that is no socket is there");
   const int error = TryToConnect(address);
   // A full backlog says EAGAIN.
-  if (error == 0 || error == EAGAIN) return CannotListen(path, "a server listens there already");
-  if (error != ECONNREFUSED) return CannotListen(path, std::strerror(error));
-  if (unlink(path.c_str()) != 0) return CannotListen(path, std::strerror(errno));
+  if (error == 0 || error == EAGAIN)
+    return absl::FailedPreconditionError("a server listens there already");
+  if (error != ECONNREFUSED) return absl::FailedPreconditionError(std::strerror(error));
+  if (unlink(path.c_str()) != 0) return absl::FailedPreconditionError(std::strerror(errno));
   return absl::OkStatus();
 }
 

@@ -12,8 +12,9 @@
 namespace gemm {
 
 // Makes way for a listener at `path`: removes a socket that a server left behind which is gone.
-// FAILED_PRECONDITION when a server listens there, when something else than a socket is there, when
-// its folder cannot be written to, or when no socket can have such a long path.
+// FAILED_PRECONDITION, which says why in words, when a server listens there, when something else
+// than a socket is there, when its folder cannot be written to, or when no socket can have such a
+// long path.
 absl::Status ClearUnixSocketPath(const std::string& path);
 
 // While it lives, the sockets that the process makes are open to its user and group alone (0660).
