@@ -13,6 +13,7 @@ import gemmd
 from gemmd import _batch, _contract
 from gemmd._messages import Terms
 from gemmd._operands import check_operands
+from gemmd._panels import PANEL_BYTES
 
 
 def test_of_many_shapes(client):
@@ -109,10 +110,10 @@ def test_messages():
     a, b = np.ones((64, 64), np.float32), np.ones((64, 64), np.float32)
     distinct = [(a + i, b) for i in range(300)]
     for pairs, lanes, limit, most in [
-        (distinct, 1, 1 << 30, 300),
+        (distinct, 1, 1 << 30, 248),  # 4 MiB, of 16 KiB each and the shared b
         (distinct, 4, 1 << 30, 75),
         (distinct, 100, 1 << 30, 32),
-        (distinct, 1, MIB, 62),  # 16 KiB each, and the shared b
+        (distinct, 1, MIB, 62),
         ([(a[:2, :2], b[:2, :2])] * 20000, 1, 1 << 30, 4096),
         ([(a, b)] * 3, 8, 1000, 1),  # Each is over the limit on its own, which others check.
     ]:
@@ -122,7 +123,7 @@ def test_messages():
         assert [u.index for message in messages for u in message.units] == list(range(len(pairs)))
         for message, count in zip(messages, counts, strict=True):
             joined = message.join()
-            assert count == 1 or len(joined) <= min(limit, 16 * MIB)
+            assert count == 1 or len(joined) <= min(limit, PANEL_BYTES)
             parsed = _contract.MultiplyBatchRequest.FromString(joined)
             assert len(parsed.products) == count
             used = {operand.payload for p in parsed.products for operand in (p.a, p.b)}

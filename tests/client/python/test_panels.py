@@ -12,7 +12,8 @@ from test_layouts import embedded
 
 import gemmd
 from gemmd import _contract
-from gemmd._panels import PANEL_BYTES, cut, panel_rows
+from gemmd._lanes import CALLS_PER_CHANNEL
+from gemmd._panels import PANEL_BYTES, WHOLE_BYTES, cut, panel_rows
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +42,37 @@ def test_heights():
     assert cut(10, 4) == [(0, 4), (4, 8), (8, 10)] and cut(0, 4) == [] and cut(4, 4) == [(0, 4)]
     assert panel_rows(4, 2**40, 1 << 30) == PANEL_BYTES // 4
     assert cut(2**40, 2**39 + 1)[1] == (2**39 + 1, 2**40)
+
+
+LARGE = 2304  # squares of more than WHOLE_BYTES, which fit a message
+
+
+def test_a_large_product_goes_in_panels_though_it_fits_a_message(server):
+    a, b = small_integers(1, LARGE, LARGE), small_integers(2, LARGE, 64)
+    assert WHOLE_BYTES < a.nbytes + b.nbytes < 64 * MIB
+    with gemmd.Client(server.address) as client:
+        result = client.matmul_result(a, b)
+        np.testing.assert_array_equal(result.array, a @ b)
+        assert len(result.reports) > 1
+        assert max(report.request_bytes for report in result.reports) <= PANEL_BYTES + 4096
+        few = WHOLE_BYTES // (LARGE * 4) - 64
+        assert len(client.matmul_result(a[:few], b).reports) == 1
+
+
+def test_where_there_is_no_room_for_panels_it_is_one_message():
+    a, b = small_integers(1, 64, LARGE), small_integers(2, LARGE, LARGE)
+    with running_server("--matrix-quota=1MiB") as server, gemmd.Client(server.address) as client:
+        result = client.matmul_result(a, b)
+        np.testing.assert_array_equal(result.array, a @ b)
+        assert len(result.reports) == 1
+
+    def keep_none(name, _request, context, _count):
+        if name == "CreateMatrix":
+            refuse(context, grpc.StatusCode.UNIMPLEMENTED, "unknown method CreateMatrix")
+
+    with store_server(keep_none) as store, gemmd.Client(store.address) as client:
+        np.testing.assert_array_equal(client.matmul(a, b), a @ b)
+        assert store.calls("Multiply") == 1
 
 
 SHAPES = {
@@ -189,17 +221,19 @@ def test_a_failure_ends_the_product():
     a, b = small_integers(1, 1500, 700), small_integers(2, 700, 900)
     gate = threading.Event()
 
-    def fail_the_third(name, _request, context, count):
-        if name == "Multiply" and count == 2:
+    at_once = 2 * CALLS_PER_CHANNEL
+
+    def fail_the_last(name, _request, context, count):
+        if name == "Multiply" and count == at_once - 1:
             refuse(context, grpc.StatusCode.INTERNAL, "it broke", "DEVICE_FAILED")
         elif name == "Multiply":
             gate.wait(PATIENCE)
 
-    with store_server(fail_the_third) as store:
-        with gemmd.Client(store.address, message_limit_bytes=MIB, channels=3) as client:
+    with store_server(fail_the_last) as store:
+        with gemmd.Client(store.address, message_limit_bytes=MIB, channels=2) as client:
             with pytest.raises(gemmd.Internal, match="it broke"):
                 client.matmul(a, b)
-            assert store.calls("Multiply") == 3  # The others were given up, and none begun.
+            assert store.calls("Multiply") == at_once  # The others were given up, and none begun.
             gate.set()
         assert store.matrices == {}
 
@@ -223,7 +257,7 @@ def test_timeouts():
 
     def dawdle(name, *_):
         if name == "Multiply":
-            threading.Event().wait(0.2)
+            threading.Event().wait(0.4)
 
     a, b = small_integers(1, 1500, 700), small_integers(2, 700, 900)
     with store_server(dawdle) as store:

@@ -19,6 +19,18 @@ def test_join(size):
     assert parsed.request_id == "id"
 
 
+def test_join_of_pieces():
+    """Few large ones and many small ones take different roads."""
+    for shape in [(3, 1 << 20), (4096, 256)]:
+        wide = np.random.default_rng(1).standard_normal(shape, np.float32)
+        part = wide[:, : shape[1] // 2]
+        payload = make_payload(part)
+        assert len(payload.pieces) == shape[0]
+        message = join_message(b"", [payload])
+        assert type(message) is bytes and message.endswith(part.tobytes())
+        assert list(parse_request(message).payloads) == [part.tobytes()]
+
+
 def test_split_takes_fields_in_any_order_and_unknown_ones():
     reply = _contract.MultiplyReply()
     reply.report.kernel = "kernel"

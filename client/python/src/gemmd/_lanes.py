@@ -12,6 +12,9 @@ from gemmd.errors import GemmdError
 
 Task = TypeVar("Task")
 
+# Under way at once on each connection: while one is on the wire, the next is put together.
+CALLS_PER_CHANNEL = 2
+
 _INTERRUPT_WAIT = 0.2  # seconds that Ctrl-C may take
 _GIVE_UP_WAIT = 5.0  # seconds; calls that are cancelled end at once
 
@@ -26,17 +29,17 @@ class Lane:
         self,
         transport: Transport,
         make_deadline: Callable[[], Deadline],
-        number: int = 0,
+        channel: int = 0,
         group: CallGroup | None = None,
     ) -> None:
         self._transport = transport
         self._make_deadline = make_deadline
-        self._number = number
+        self._channel = channel
         self._group = group
 
     def call(self, method: str, request: bytes) -> tuple[bytes, int]:
         """As Transport.call."""
-        return self._transport.call(method, request, self.deadline(), self._number, self._group)
+        return self._transport.call(method, request, self.deadline(), self._channel, self._group)
 
     def deadline(self) -> Deadline:
         """Of a call that begins now."""
@@ -48,13 +51,13 @@ class Lane:
 
 
 class Lanes:
-    """Up to `width` calls side by side, each over a connection of its own."""
+    """Calls side by side, up to CALLS_PER_CHANNEL over each of so many connections."""
 
     def __init__(
-        self, transport: Transport, width: int, make_deadline: Callable[[], Deadline]
+        self, transport: Transport, channels: int, make_deadline: Callable[[], Deadline]
     ) -> None:
         self._transport = transport
-        self._width = width
+        self._channels = channels
         self._make_deadline = make_deadline
 
     def single(self) -> Lane:
@@ -64,7 +67,7 @@ class Lanes:
     def run(self, work: Callable[[Task, Lane], None], tasks: Sequence[Task]) -> None:
         """`work` on each task. Raises the first failure, when no thread is working any more."""
         self._transport.check_process()
-        width = min(self._width, len(tasks))
+        width = min(self._channels * CALLS_PER_CHANNEL, len(tasks))
         if width <= 1:
             lane = self.single()
             for task in tasks:
@@ -80,7 +83,7 @@ class Lanes:
 
         def drain(number: int) -> None:
             nonlocal working
-            lane = Lane(self._transport, self._make_deadline, number, group)
+            lane = Lane(self._transport, self._make_deadline, number % self._channels, group)
             try:
                 while not group.given_up.is_set():
                     with lock:

@@ -16,11 +16,11 @@ from gemmd import _contract, _messages
 from gemmd._lanes import Lane, Lanes, Meter, Progress
 from gemmd._messages import Terms
 from gemmd._operands import Factor, Operands
-from gemmd._panels import cut, panel_rows
+from gemmd._panels import WHOLE_BYTES, cut, panel_rows
 from gemmd._payload import Array, stored_form
 from gemmd._plan import bytes_of_call, is_shared, make_plan
 from gemmd._session import Session
-from gemmd.errors import GemmdError, InvalidArgument, ResourceExhausted
+from gemmd.errors import GemmdError, InvalidArgument, ResourceExhausted, Unimplemented
 from gemmd.matrix import Matrix, Stored
 from gemmd.results import Report
 
@@ -58,8 +58,13 @@ class Multiplier:
         """
         limit = self._limits.payload_bytes(max(bytes_of_call(operands, 0)))
         plan = make_plan(operands, limit)
-        if plan is None:
-            return self._by_panels(operands, terms, panel_lanes, limit, out, progress)
+        if plan is None or max(bytes_of_call(operands, len(operands.batch))) > WHOLE_BYTES:
+            try:
+                return self._by_panels(operands, terms, panel_lanes, limit, out, progress)
+            except (ResourceExhausted, Unimplemented):
+                if plan is None:
+                    raise
+                # No room for b, say, or a server that keeps no matrices.
         lane = lanes.single()
         reports = []
         if plan.calls == 1:

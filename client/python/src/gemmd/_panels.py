@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from gemmd.errors import ResourceExhausted
 
-# Of one message each way. From here on larger ones are no faster, and the smaller they are, the
-# more of transfer and computation overlap.
-PANEL_BYTES = 16 << 20
+# Of one message each way. The buffers of larger ones, with several under way, come fresh from the
+# kernel each time; smaller ones spend their time on handing the interpreter from thread to thread.
+PANEL_BYTES = 4 << 20
+
+# A product with more than that to send, or to fetch, goes in panels though it fit a message: they
+# are faster side by side, in spite of the calls that put b and delete it.
+WHOLE_BYTES = 18 << 20
 
 
 def panel_rows(row_bytes: int, rows: int, limit_bytes: int) -> int:

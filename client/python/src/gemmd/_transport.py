@@ -75,7 +75,7 @@ class Transport:
         self._closed = False
         self._process = os.getpid()
         self._lock = threading.Lock()
-        self._channels: list[Any] = []  # by lane; guarded by _lock
+        self._channels: list[Any] = []  # guarded by _lock
         self._methods: dict[tuple[str, int], Any] = {}
         self._channel(0)
 
@@ -84,10 +84,11 @@ class Transport:
         method: str,
         request: bytes,
         deadline: Deadline,
-        lane: int = 0,
+        channel: int = 0,
         group: CallGroup | None = None,
     ) -> tuple[bytes, int]:
-        """The reply and the number of attempts it took. Every lane is a connection of its own."""
+        """The reply and the number of attempts it took. Every channel is a connection of its own,
+        made when it is first needed."""
         self.check_process()
         metadata = ((_REQUEST_BYTES_KEY, str(len(request))),)
         retries = 0
@@ -104,12 +105,12 @@ class Transport:
             try:
                 if group is None:
                     # An interrupt in here drops the call, which cancels it on the server too.
-                    reply = self._method(method, lane)(
+                    reply = self._method(method, channel)(
                         request, timeout=deadline.for_grpc(), metadata=metadata
                     )
                 else:
                     reply = group.result_of(
-                        self._method(method, lane).future(
+                        self._method(method, channel).future(
                             request, timeout=deadline.for_grpc(), metadata=metadata
                         )
                     )
@@ -160,18 +161,18 @@ class Transport:
             for channel in channels:
                 channel.close()
 
-    def _channel(self, lane: int) -> Any:
+    def _channel(self, number: int) -> Any:
         with self._lock:
-            while lane >= len(self._channels):
+            while number >= len(self._channels):
                 if self._closed:
                     raise Cancelled("the client is closed")
                 options = _channel_options(self._uses_proxy)
                 self._channels.append(grpc.insecure_channel(self.address, options))
-            return self._channels[lane]
+            return self._channels[number]
 
-    def _method(self, name: str, lane: int) -> Any:
-        key = (name, lane)
+    def _method(self, name: str, channel: int) -> Any:
+        key = (name, channel)
         method = self._methods.get(key)
         if method is None:  # Two threads may both make one: the last stays.
-            method = self._methods[key] = self._channel(lane).unary_unary(name)
+            method = self._methods[key] = self._channel(channel).unary_unary(name)
         return method

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gemmd._allocator import expect_message
-from gemmd._payload import Payload
+from gemmd._join import join_parts
+from gemmd._payload import Array, Payload
 
 _PAYLOADS_FIELD = 1000
 _LENGTH_DELIMITED = 2
@@ -29,12 +30,13 @@ def join_message(description: bytes, payloads: Sequence[Payload]) -> bytes:
 
     One join: each byte of an operand is copied once, from its array to where gRPC takes it.
     """
-    expect_message(sum(payload.size_bytes for payload in payloads))
-    parts: list[object] = [description]
+    size_bytes = sum(payload.size_bytes for payload in payloads)
+    expect_message(size_bytes)
+    parts: list[bytes | Array] = [description]
     for payload in payloads:
         parts.append(_PAYLOAD_TAG + varint(payload.size_bytes))
         parts.extend(payload.pieces)
-    return b"".join(parts)  # type: ignore[arg-type]  # arrays offer the buffer protocol
+    return join_parts(parts)
 
 
 class SplitMessage(NamedTuple):

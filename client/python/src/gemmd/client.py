@@ -52,7 +52,7 @@ class Client:
         backoff_initial: float = 0.1,
         backoff_limit: float = 5.0,
         message_limit_bytes: int = MESSAGE_LIMIT,
-        channels: int = 8,
+        channels: int = 4,
         use_http_proxy: bool = False,
     ) -> None:
         """Returns at once; a server that is not there is found by the first call.
@@ -72,8 +72,9 @@ class Client:
                 asks for.
             message_limit_bytes: No message is larger. The server has a limit of its own,
                 `info().message_limit_bytes`, which is kept too.
-            channels: Connections over which the messages of one call go side by side, where it has
-                several. They are made when they are first needed.
+            channels: Connections over which the messages of one call go side by side, two on
+                each, where it has several. They are made when they are first needed. More help
+                over links with delay; within a host the interpreter's lock is the limit.
             use_http_proxy: Obey grpc_proxy, https_proxy and http_proxy. Off by default, since few
                 proxies carry HTTP/2.
         """
@@ -163,11 +164,12 @@ class Client:
         converted silently. Any strides do: README.md says which are sent without a copy. Each may
         be a Matrix, which is on the server already.
 
-        Any size does. What fits a message is one message. Else b is put on the server for the
-        call, and rows of a go there, and rows of the result come back, in panels side by side.
-        The height of the panels depends on the shapes and on the server's limits only, so the
-        same call gives the same bits over any number of channels. They may differ in rounding
-        from those of one product of the whole: each panel is a product of its own.
+        Any size does. Up to 18 MiB each way go in one message. Else b is put on the server for
+        the call, and rows of a go there, and rows of the result come back, in panels side by side.
+        The height of the panels depends on the shapes and on the server's limits only, so the same
+        call gives the same bits over any number of channels. They may differ in rounding from
+        those of one product of the whole: each panel is a product of its own. Where the server has
+        no room for b at the time, what fits a message is one all the same.
 
         Args:
             a, b: The factors. Where both are the same memory (a @ a.T), it is sent once.
