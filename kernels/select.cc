@@ -4,12 +4,17 @@
 #include <cmath>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace gemm {
 namespace {
 
 // A kernel that a row does not name took longer there than so many times its fastest.
 constexpr double kUnnamed = 1.5;
+// What is modelled at so many times the least is slower, however wrong the model may be.
+constexpr double kHopeless = 4;
+// Of the model beside a table's rows: it counts as one four octaves away on which it is right.
+constexpr double kModelWeight = 1.0 / 16;
 // By how much another class has to be faster than sequential sums for one product: batches of it
 // will be bound to the class, and run fastest sequentially.
 constexpr double kClassSeconds = 0.3e-6;
@@ -86,9 +91,10 @@ class Chooser {
     return selection;
   }
 
-  // What the nearest row that names the kernel says of it here, or 0.
-  double MeasuredSeconds(const Problem& problem, const KernelRef& kernel) const {
-    const Estimate estimate = EstimateOf(problem, RowsFor(problem), kernel);
+  // The modelled time as near rows correct it; 0 if none of them names the kernel.
+  double CorrectedSeconds(const Problem& problem, const KernelRef& kernel) const {
+    const double modelled = kernel.family->ModelSeconds(problem, device_, kernel.config);
+    const Estimate estimate = Corrected(modelled, RowsFor(problem), kernel);
     return estimate.row != nullptr ? estimate.seconds : 0;
   }
 
@@ -97,66 +103,94 @@ class Chooser {
 
   struct Estimate {
     double seconds;
-    const TuningRow* row;  // that names the kernel, or null
+    const TuningRow* row;  // the nearest that names the kernel, or null
+  };
+  struct Contender {
+    KernelRef kernel;
+    double modelled;
   };
 
   // No measured row says anything of a product without a sum.
   NearRows RowsFor(const Problem& problem) const {
-    return ReadsAB(problem) ? NearestRows(table_, BucketOf(problem)) : NearRows{};
+    return ReadsAB(problem) ? NearestRows(table_, problem) : NearRows{};
   }
 
-  // The modelled time, corrected by as much as the model is wrong at the centre of the nearest row
-  // that names the kernel; the farther away, the less.
-  Estimate EstimateOf(const Problem& problem, const NearRows& rows, const KernelRef& kernel) const {
-    const auto model = [&](const Problem& of) {
-      return kernel.family->ModelSeconds(of, device_, kernel.config);
-    };
-    const auto corrected = [&](const NearRows::Near& near, double measured, double modelled) {
-      const double trust = 1 - static_cast<double>(near.distance) / NearRows::kTooFar;
-      return model(problem) * std::pow(measured / modelled, trust);
-    };
+  struct Known {
+    double seconds;
+    bool named;  // else it took at least so long
+  };
+
+  static Known KnownOf(const TuningRow& row, std::string_view name) {
+    double least = 1e-6 * kUnnamed * row.kernels.front().microseconds;
+    for (const MeasuredKernel& measured : row.kernels) {
+      if (measured.kernel == name) return {1e-6 * measured.microseconds, true};
+    }
+    // A full row names the fastest only.
+    if (!row.kernels.back().kernel.empty()) {
+      least = std::min(least, 1e-6 * row.kernels.back().microseconds);
+    }
+    return {least, false};
+  }
+
+  // How long a kernel took over how long it should have, as a logarithm. Nothing where it could not
+  // run, or should have taken longer than is known.
+  std::optional<double> ErrorAt(const TuningRow& row, const KernelRef& kernel,
+                                const Known& known) const {
+    const Problem product = ProductOf(row);
+    if (!kernel.family->WhyNot(product, device_, kernel.config).empty()) return std::nullopt;
+    const double modelled = kernel.family->ModelSeconds(product, device_, kernel.config);
+    if (!known.named && modelled >= known.seconds) return std::nullopt;
+    return std::log(known.seconds / modelled);
+  }
+
+  // By the mean of the model's errors at near rows, weighted with the inverse square of their
+  // distances. A row of the problem itself speaks alone.
+  Estimate Corrected(double modelled, const NearRows& rows, const KernelRef& kernel) const {
+    double errors = 0;
+    double weights = kModelWeight;
+    const TuningRow* nearest = nullptr;
     for (const NearRows::Near& near : rows.span()) {
-      for (const MeasuredKernel& measured : near.row->kernels) {
-        if (measured.kernel != kernel.get().name) continue;
-        const double modelled = model(CentreOf(near.row->bucket));
-        return {corrected(near, 1e-6 * measured.microseconds, modelled), near.row};
-      }
+      const Known known = KnownOf(*near.row, kernel.get().name);
+      const std::optional<double> error = ErrorAt(*near.row, kernel, known);
+      if (!error) continue;
+      if (known.named && nearest == nullptr) nearest = near.row;
+      if (near.squared_distance == 0) return {modelled * std::exp(*error), nearest};
+      errors += *error / near.squared_distance;
+      weights += 1 / near.squared_distance;
     }
-    if (rows.count > 0) {
-      const NearRows::Near& nearest = rows.near[0];
-      const Problem centre = CentreOf(nearest.row->bucket);
-      const double least = 1e-6 * kUnnamed * nearest.row->kernels[0].microseconds;
-      if (kernel.family->WhyNot(centre, device_, kernel.config).empty() && model(centre) < least) {
-        return {corrected(nearest, least, model(centre)), nullptr};
-      }
-    }
-    return {model(problem), nullptr};
+    return {modelled * std::exp(errors / weights), nearest};
   }
 
   Selection Fastest(const Problem& problem, Class numerics) const {
-    Selection selection;
-    const NearRows rows = RowsFor(problem);
-    double least_seconds = 0;
-    int legal = 0;
+    std::vector<Contender> legal;
+    double least_modelled = 0;
     for (const KernelFamily* family : families_) {
       const int configs = static_cast<int>(family->configs().size());
       for (int config = 0; config < configs; ++config) {
         const KernelRef kernel{family, config};
         if (!Runs(problem, numerics, kernel)) continue;
-        ++legal;
-        const Estimate estimate = EstimateOf(problem, rows, kernel);
-        const bool binds = !numerics && kernel.get().numerics != NumericsClass::kSequential;
-        const double seconds = estimate.seconds + (binds ? kClassSeconds : 0);
-        // Strictly less: a tie stays with the earlier, preferred one.
-        if (selection.kernel.family == nullptr || seconds < least_seconds) {
-          selection.kernel = kernel;
-          selection.row = estimate.row;
-          least_seconds = seconds;
-        }
+        const double modelled = family->ModelSeconds(problem, device_, config);
+        if (legal.empty() || modelled < least_modelled) least_modelled = modelled;
+        legal.push_back({kernel, modelled});
       }
     }
-    selection.reason = legal == 0                 ? "no kernel can run it"
-                       : legal == 1               ? "only one"
+    Selection selection;
+    const NearRows rows = RowsFor(problem);
+    double least_seconds = 0;
+    for (const Contender& contender : legal) {
+      if (contender.modelled > kHopeless * least_modelled) continue;
+      const Estimate estimate = Corrected(contender.modelled, rows, contender.kernel);
+      const bool binds = !numerics && contender.kernel.get().numerics != NumericsClass::kSequential;
+      const double seconds = estimate.seconds + (binds ? kClassSeconds : 0);
+      // Strictly less: a tie stays with the earlier, preferred one.
+      if (selection.kernel.family == nullptr || seconds < least_seconds) {
+        selection.kernel = contender.kernel;
+        selection.row = estimate.row;
+        least_seconds = seconds;
+      }
+    }
+    selection.reason = legal.empty()              ? "no kernel can run it"
+                       : legal.size() == 1        ? "only one"
                        : selection.row != nullptr ? "measured"
                                                   : "modelled";
     return selection;
@@ -210,7 +244,7 @@ Selection Explain(const Problem& problem, const DeviceInfo& device,
       if (candidate.why_not.empty()) {
         candidate.modelled_seconds = family->ModelSeconds(problem, device, config);
         if (selection.row != nullptr) {
-          candidate.measured_seconds = chooser.MeasuredSeconds(problem, candidate.kernel);
+          candidate.corrected_seconds = chooser.CorrectedSeconds(problem, candidate.kernel);
         }
       }
       selection.candidates.push_back(std::move(candidate));

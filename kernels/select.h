@@ -4,9 +4,9 @@
 // The choice, in order:
 //   1. legal     the configurations whose WhyNot is empty;
 //   2. time      each one's modelled time, corrected by as much as the model is wrong about it at
-//                the centre of the nearest row of the table that names it: wholly in the problem's
-//                own bucket, less with each step away. Of a kernel that the nearest row does not
-//                name it is known that it took longer there than the fastest. The least wins;
+//                the nearest rows of the table, the more the nearer they are: a row of the product
+//                itself decides alone. Of a kernel that a row does not name it is known that it
+//                took longer there than the fastest. The least wins;
 //   3. class     how the product sums is settled by m, n, k, type and transposes alone, so that a
 //                result's bits never depend on the batch it came in or on where operands lay: it is
 //                the class of the choice for one dense, aligned product, for which other classes
@@ -35,22 +35,22 @@ struct KernelRef {
 
 struct Candidate {
   KernelRef kernel;
-  std::string why_not;          // empty: it can run the problem
-  double modelled_seconds = 0;  // only when it can
-  double measured_seconds = 0;  // the same, corrected by a row that names it; or 0
+  std::string why_not;           // empty: it can run the problem
+  double modelled_seconds = 0;   // only when it can
+  double corrected_seconds = 0;  // the same, as rows that are near correct it; or 0
 };
 
 struct Selection {
   KernelRef kernel;  // family is null when nothing can run the problem
-  // "forced", "measured" (a row names it), "modelled", "only one" (is legal in its class), or why
-  // there is none.
+  // "forced", "measured" (a row near it names it), "modelled", "only one" (is legal in its class),
+  // or why there is none.
   std::string reason;
-  const TuningRow* row = nullptr;     // what "measured" rests on; points into the table
+  const TuningRow* row = nullptr;     // the nearest that names it; points into the table
   std::vector<Candidate> candidates;  // in registry order; filled by Explain only
 };
 
 // Ties go to the first in registry order. `forced`, when not empty, is the full name of the only
-// configuration to consider. Allocates nothing on the way to a choice beyond what WhyNot returns.
+// configuration to consider.
 Selection Select(const Problem& problem, const DeviceInfo& device,
                  std::span<const KernelFamily* const> families, std::string_view forced,
                  const TuningTable& table);

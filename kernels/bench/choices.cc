@@ -40,14 +40,14 @@ std::string ExplanationText(const Problem& problem, const DeviceInfo& device,
   const Selection selection = Explain(problem, device, families, {}, table);
   std::string text = NameOf(selection.kernel) + ", " + selection.reason + "\n";
   if (selection.row != nullptr) {
-    const Problem centre = CentreOf(selection.row->bucket);
-    text += "the row it rests on: " + std::to_string(centre.m) + " x " + std::to_string(centre.n) +
-            " x " + std::to_string(centre.k) + ", batch " + std::to_string(centre.batch_count) +
-            "\n";
+    const TuningRow& row = *selection.row;
+    text += "the nearest row that names it: " + std::to_string(row.m) + " x " +
+            std::to_string(row.n) + " x " + std::to_string(row.k) + ", batch " +
+            std::to_string(row.batch_count) + "\n";
   }
   char line[128];
   std::snprintf(line, sizeof(line), "  %-32s %-18s %12s %12s\n", "kernel", "sum", "modelled us",
-                "measured us");
+                "corrected us");
   text += line;
   for (const Candidate& candidate : selection.candidates) {
     const KernelConfig& config = candidate.kernel.get();
@@ -59,8 +59,8 @@ std::string ExplanationText(const Problem& problem, const DeviceInfo& device,
       continue;
     }
     text += Microseconds(candidate.modelled_seconds);
-    if (candidate.measured_seconds > 0) {
-      text.append(" ").append(Microseconds(candidate.measured_seconds));
+    if (candidate.corrected_seconds > 0) {
+      text.append(" ").append(Microseconds(candidate.corrected_seconds));
     }
 
     text += "\n";

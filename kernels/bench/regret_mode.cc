@@ -15,8 +15,8 @@
 namespace gemm {
 namespace {
 
-constexpr double kGoalMean = 1.05;
-constexpr double kGoalWorst = 1.25;
+constexpr double kGoalMean = 1.03;
+constexpr double kGoalWorst = 1.15;
 
 class Regrets {
  public:

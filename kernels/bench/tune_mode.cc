@@ -1,4 +1,4 @@
-// tune: measures the legal configurations on a grid of shape buckets and writes the table that
+// tune: measures the legal configurations on many products and writes the table that
 // Select reads. With --from it only writes: recorded times, of several runs if need be.
 
 #include <algorithm>
@@ -8,7 +8,6 @@
 #include "kernels/bench/measured_times.h"
 #include "kernels/bench/session.h"
 #include "kernels/cuda_status.h"
-#include "kernels/tuning/tuning_table.h"
 
 namespace gemm {
 namespace {
@@ -16,101 +15,124 @@ namespace {
 constexpr double kMaxFlops = 1.5e11;
 constexpr double kMaxElements = 3e8;
 
-// The grid, what matters most first: a spent budget cuts it short from the end.
-std::vector<BenchShape> Grid(DType dtype) {
-  std::vector<BenchShape> grid;
-  const auto add = [&](const BenchShape& shape) {
+// Seeds that are tuned on, so that others can judge.
+constexpr uint64_t kSeed = 1001;
+constexpr uint64_t kAlignedSeed = 1002;
+constexpr int kRandom = 320;
+constexpr int kAlignedRandom = 80;
+
+// What is measured, what matters most first: a spent budget cuts it short from the end.
+class Products {
+ public:
+  explicit Products(DType dtype) : dtype_(dtype) {}
+
+  std::vector<BenchShape> All() {
+    Named();
+    Random();
+    Grid();
+    Layouts();
+    if (dtype_ == DType::kF32) Ragged();  // no family of f64 minds
+    return std::move(products_);
+  }
+
+ private:
+  void Add(const BenchShape& shape) {
     const auto m = static_cast<double>(shape.m);
     const auto n = static_cast<double>(shape.n);
     const auto k = static_cast<double>(shape.k);
     const auto batch = static_cast<double>(shape.batch_count);
     if (2 * m * n * k * batch > kMaxFlops || (m * k + k * n + m * n) * batch > kMaxElements) return;
-    if (std::find(grid.begin(), grid.end(), shape) == grid.end()) grid.push_back(shape);
-  };
-  // The buckets of the shapes that the project's targets are stated on.
-  for (const BenchShape& shape : TargetShapes()) {
-    const Problem centre = CentreOf(BucketOf(BenchProblem(shape, dtype)));
-    add({centre.m, centre.n, centre.k, centre.batch_count});
-  }
-  const bool f32 = dtype == DType::kF32;
-  // Every second octave: no shape is then more than one octave away in any size.
-  const std::vector<int64_t> sizes = f32 ? std::vector<int64_t>{1, 4, 16, 64, 256, 1024, 4096}
-                                         : std::vector<int64_t>{1, 16, 128, 1024, 4096};
-  const std::vector<int64_t> depths =
-      f32 ? std::vector<int64_t>{16, 64, 256, 1024, 4096, 16384, 65536}
-          : std::vector<int64_t>{16, 128, 1024, 8192};
-  for (int64_t m : sizes) {
-    for (int64_t n : sizes) {
-      for (int64_t k : depths) add({m, n, k});
+    if (std::find(products_.begin(), products_.end(), shape) == products_.end()) {
+      products_.push_back(shape);
     }
   }
-  // The octaves between, where kernels hand over to each other.
-  for (int64_t m : {128, 512, 2048}) {
-    for (int64_t n : {128, 512, 2048}) {
-      for (int64_t k : {128, 512, 2048, 8192}) add({m, n, k});
-    }
-  }
-  for (int64_t narrow : {2, 8, 32}) {
-    for (int64_t wide : {512, 2048, 8192}) {
-      for (int64_t k : {512, 2048, 8192}) {
-        add({narrow, wide, k});
-        add({wide, narrow, k});
-      }
-    }
-  }
-  for (int64_t size : {16, 64, 256}) {
-    for (int64_t batch : {16, 256}) add({size, size, size, batch});
-  }
-  for (int64_t m : {16, 64, 256, 1024, 4096}) {
-    for (int64_t n : {16, 64, 256, 1024, 4096}) {
-      for (int64_t k : {64, 1024, 16384}) {
-        add({m, n, k, 1, false, true});
-        add({m, n, k, 1, true, false});
-      }
-    }
-  }
-  if (!f32) return grid;
-  // The same with ragged rows: no family of f64 minds them.
-  const auto add_ragged = [&](BenchShape shape) {
-    ShapeBucket bucket = BucketOf(BenchProblem(shape, dtype));
-    bucket.ragged = true;
-    const Problem centre = CentreOf(bucket);
-    shape.m = centre.m;
-    shape.n = centre.n;
-    shape.k = centre.k;
-    add(shape);
-  };
-  for (int64_t m : {1, 4, 16, 64, 256, 1024, 4096}) {
-    for (int64_t n : {1, 4, 16, 64, 256, 1024, 4096}) {
-      for (int64_t k : {4, 16, 64, 256, 1024, 4096, 16384}) add_ragged({m, n, k});
-    }
-  }
-  for (int64_t m : {128, 512, 2048}) {
-    for (int64_t n : {128, 512, 2048}) {
-      for (int64_t k : {128, 512, 2048}) add_ragged({m, n, k});
-    }
-  }
-  for (int64_t m : {64, 512, 4096}) {
-    for (int64_t n : {64, 512, 4096}) {
-      for (int64_t k : {16, 256, 4096}) {
-        add_ragged({m, n, k, 1, false, true});
-        add_ragged({m, n, k, 1, true, false});
-        add_ragged({m, n, k, 1, true, true});
-      }
-    }
-  }
-  for (int64_t size : {64, 256}) add_ragged({size, size, size, 16});
-  return grid;
-}
 
-cudaError_t MeasureGrid(Session& session, const Flags& flags, std::vector<ShapeTimes>* all,
-                        int* faults) {
+  void Named() {
+    for (const BenchShape& shape : TargetShapes()) Add(shape);
+    for (const BenchShape& shape : GoldenShapes()) Add(shape);
+    if (dtype_ != DType::kF32) return;
+    for (const BenchShape& shape : DeepBenchShapes()) Add(shape);
+  }
+
+  // Most of random sizes have ragged rows; of some they are rounded to what has none.
+  void Random() {
+    if (dtype_ != DType::kF32) return;
+    for (const BenchShape& shape : RandomShapes(kSeed, kRandom)) Add(shape);
+    for (BenchShape shape : RandomShapes(kAlignedSeed, kAlignedRandom)) {
+      for (int64_t* size : {&shape.m, &shape.n, &shape.k}) {
+        if (*size > 4) *size = (*size + 7) / 8 * 8;
+      }
+      Add(shape);
+    }
+  }
+
+  void Grid() {
+    const bool f32 = dtype_ == DType::kF32;
+    // Every second octave: no shape is then more than one octave away in any size.
+    const std::vector<int64_t> sizes = f32 ? std::vector<int64_t>{1, 4, 16, 64, 256, 1024, 4096}
+                                           : std::vector<int64_t>{1, 16, 128, 1024, 4096};
+    const std::vector<int64_t> depths =
+        f32 ? std::vector<int64_t>{16, 64, 256, 1024, 4096, 16384, 65536}
+            : std::vector<int64_t>{16, 128, 1024, 8192};
+    for (int64_t m : sizes) {
+      for (int64_t n : sizes) {
+        for (int64_t k : depths) Add({m, n, k});
+      }
+    }
+    // The octaves between, where kernels hand over to each other.
+    for (int64_t m : {128, 512, 2048}) {
+      for (int64_t n : {128, 512, 2048}) {
+        for (int64_t k : {128, 512, 2048, 8192}) Add({m, n, k});
+      }
+    }
+    for (int64_t narrow : {2, 8, 32}) {
+      for (int64_t wide : {512, 2048, 8192}) {
+        for (int64_t k : {512, 2048, 8192}) {
+          Add({narrow, wide, k});
+          Add({wide, narrow, k});
+        }
+      }
+    }
+    for (int64_t size : {16, 32, 64, 128, 256, 512}) {
+      for (int64_t batch : {4, 16, 64, 256}) Add({size, size, size, batch});
+    }
+  }
+
+  void Layouts() {
+    for (int64_t m : {16, 64, 256, 1024, 4096}) {
+      for (int64_t n : {16, 64, 256, 1024, 4096}) {
+        for (int64_t k : {64, 1024, 16384}) {
+          Add({m, n, k, 1, false, true});
+          Add({m, n, k, 1, true, false});
+        }
+      }
+    }
+  }
+
+  // One less than a power of two.
+  void Ragged() {
+    for (int64_t m : {1, 3, 15, 63, 255, 1023, 4095}) {
+      for (int64_t n : {1, 3, 15, 63, 255, 1023, 4095}) {
+        for (int64_t k : {3, 15, 63, 255, 1023, 4095}) Add({m, n, k});
+      }
+    }
+    for (int64_t size : {31, 63, 127, 255}) {
+      for (int64_t batch : {16, 128}) Add({size, size, size, batch});
+    }
+  }
+
+  const DType dtype_;
+  std::vector<BenchShape> products_;
+};
+
+cudaError_t MeasureAll(Session& session, const Flags& flags, std::vector<ShapeTimes>* all,
+                       int* faults) {
   MeasureOptions options;
   if (flags.shape_seconds > 0) options.pace.seconds = flags.shape_seconds;
   for (DType dtype : DTypes(flags)) {
-    const std::vector<BenchShape> grid = Grid(dtype);
+    const std::vector<BenchShape> products = Products(dtype).All();
     size_t done = 0;
-    for (const BenchShape& shape : grid) {
+    for (const BenchShape& shape : products) {
       if (!session.HasTime()) break;
       std::vector<KernelTime> times;
       GEMM_RETURN_IF_CUDA_ERROR(MeasureKernels(session.bench(), BenchProblem(shape, dtype),
@@ -131,8 +153,8 @@ cudaError_t MeasureGrid(Session& session, const Flags& flags, std::vector<ShapeT
       all->push_back(std::move(record));
       ++done;
     }
-    std::printf("%s: %zu of %zu buckets measured, %.1f s\n", std::string(NameOf(dtype)).c_str(),
-                done, grid.size(), session.elapsed());
+    std::printf("%s: %zu of %zu products measured, %.1f s\n", std::string(NameOf(dtype)).c_str(),
+                done, products.size(), session.elapsed());
     std::fflush(stdout);
   }
   return cudaSuccess;
@@ -165,7 +187,7 @@ int RunTune(const Flags& flags) {
   Session session(flags);
   if (const std::string fault = session.Open(); !fault.empty()) return Refuse(fault);
   int faults = 0;
-  const cudaError_t error = MeasureGrid(session, flags, &times, &faults);
+  const cudaError_t error = MeasureAll(session, flags, &times, &faults);
   // What was measured before an error is worth having.
   const int status = Write(flags, HeaderOf(ToJson(session.provenance())), std::move(times));
   if (error != cudaSuccess) return Refuse("tune: " + CudaErrorText(error));

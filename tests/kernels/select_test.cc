@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 namespace gemm {
 namespace {
@@ -129,9 +130,21 @@ TEST_F(SelectTest, NothingLegalIsNoKernel) {
 
 // Tables.
 
+Problem Aligned(Problem problem) {
+  for (MatrixLayout* layout : {&problem.a, &problem.b, &problem.c, &problem.d}) {
+    layout->alignment_bytes = 256;
+  }
+  return problem;
+}
+
+Problem AlignedProduct(int64_t m, int64_t n, int64_t k, int64_t batch_count = 1) {
+  return Aligned(DenseProblem(DType::kF32, m, n, k, batch_count));
+}
+
 TuningRow MeasuredRow(const Problem& problem, std::vector<MeasuredKernel> kernels) {
-  TuningRow row;
-  row.bucket = BucketOf(problem);
+  TuningRow row{.m = problem.m, .n = problem.n, .k = problem.k};
+  row.batch_count = problem.batch_count;
+  row.place = PlaceOf(Aligned(problem));
   std::copy(kernels.begin(), kernels.end(), row.kernels.begin());
   return row;
 }
@@ -143,9 +156,9 @@ TEST_F(SelectTest, AMeasuredRowOverrulesTheModel) {
   EXPECT_EQ(Chosen(selection), "d");
   EXPECT_EQ(selection.reason, "measured");
   EXPECT_EQ(selection.row, &rows[0]);
-  EXPECT_EQ(selection.candidates[0].measured_seconds, 0);
-  EXPECT_DOUBLE_EQ(selection.candidates[1].measured_seconds, 9e-6);
-  EXPECT_DOUBLE_EQ(selection.candidates[4].measured_seconds, 4e-6);
+  EXPECT_EQ(selection.candidates[0].corrected_seconds, 0);
+  EXPECT_DOUBLE_EQ(selection.candidates[1].corrected_seconds, 9e-6);
+  EXPECT_DOUBLE_EQ(selection.candidates[4].corrected_seconds, 4e-6);
   EXPECT_EQ(Chosen(Select(kProblem, {}, families_, {}, table)), "d");
 }
 
@@ -160,8 +173,7 @@ TEST_F(SelectTest, RowsOfKernelsThatAreGoneOrCannotRunArePassedOver) {
 TEST_F(SelectTest, WithoutAUsableRowTheModelDecides) {
   const std::array<TuningRow, 1> gone = {MeasuredRow(kProblem, {{"removed", 1}})};
   EXPECT_EQ(Select(kProblem, {}, families_, {}, {90, 132, gone}).reason, "modelled");
-  const std::array<TuningRow, 1> far = {
-      MeasuredRow(DenseProblem(DType::kF32, 4096, 4096, 4096), {{"d", 1}})};
+  const std::array<TuningRow, 1> far = {MeasuredRow(AlignedProduct(4096, 4096, 4096), {{"d", 1}})};
   const Selection selection = Select(kProblem, {}, families_, {}, {90, 132, far});
   EXPECT_EQ(Chosen(selection), "b");
   EXPECT_EQ(selection.reason, "modelled");
@@ -194,43 +206,81 @@ TEST(SelectMeasured, CarriesTimesOverByTheModelsRatio) {
   const SlopeFamily family;
   const std::array<const KernelFamily*, 1> families = {&family};
   const std::array<TuningRow, 1> rows = {
-      MeasuredRow(DenseProblem(DType::kF32, 8, 8, 64), {{"steep", 4}, {"flat", 5}})};
+      MeasuredRow(AlignedProduct(8, 8, 64), {{"steep", 64e6}, {"flat", 80e6}})};
   const TuningTable table{90, 132, rows};
   const auto chosen = [&](int64_t k) {
-    const Problem problem = DenseProblem(DType::kF32, 8, 8, k);
-    return Select(problem, {}, families, {}, table).kernel.get().name;
+    return Select(AlignedProduct(8, 8, k), {}, families, {}, table).kernel.get().name;
   };
   EXPECT_EQ(chosen(64), "steep");
-  EXPECT_EQ(chosen(75), "steep");
-  EXPECT_EQ(chosen(90), "flat");  // 4 us * 90 / 64 > 5 us
+  EXPECT_EQ(chosen(76), "steep");
+  EXPECT_EQ(chosen(88), "flat");  // 64 s * 88 / 64 > 80 s; the model says 88 and 100
 }
 
-// Two rows of one bucket's neighbourhood: "a" is modelled at twice its measured time, "b" rightly.
+// "a" is modelled at 3 s, "b" at 2 s.
 TEST_F(SelectTest, CorrectionsFadeWithDistance) {
   const std::array<TuningRow, 1> rows = {
-      MeasuredRow(DenseProblem(DType::kF32, 64, 64, 64), {{"a", 1.9e6}, {"b", 2e6}})};
+      MeasuredRow(AlignedProduct(64, 64, 64), {{"a", 1.5e6}, {"b", 2e6}})};
   const TuningTable table{90, 132, rows};
-  const auto chosen = [&](int64_t m) {
-    return Chosen(Select(DenseProblem(DType::kF32, m, 64, 64), {}, families_, {}, table));
+  const auto seconds = [&](int64_t m) {
+    return Explain(AlignedProduct(m, 64, 64), {}, families_, {}, table)
+        .candidates[0]
+        .corrected_seconds;
   };
-  EXPECT_EQ(chosen(64), "a");   // 3 s modelled, 1.9 s measured
-  EXPECT_EQ(chosen(128), "b");  // the third part of the correction is gone: 2.2 s
-  EXPECT_EQ(Select(DenseProblem(DType::kF32, 512, 64, 64), {}, families_, {}, table).reason,
-            "modelled");
+  EXPECT_DOUBLE_EQ(seconds(64), 1.5);
+  EXPECT_NEAR(seconds(128), 3 * std::pow(0.5, 1 / (1 + 1.0 / 16)), 1e-9);
+  EXPECT_NEAR(seconds(1024), 3 * std::pow(0.5, 0.5), 1e-9);  // as far as the model's own weight
+  EXPECT_EQ(Chosen(Select(AlignedProduct(8192, 64, 64), {}, families_, {}, table)), "b");
+  EXPECT_EQ(Select(AlignedProduct(8192, 64, 64), {}, families_, {}, table).reason, "modelled");
 }
 
-// That the nearest row does not name a kernel says that it was slow there, whatever the model says.
+TEST_F(SelectTest, NearRowsAreWeighedAgainstEachOther) {
+  const std::array<TuningRow, 2> rows = {
+      MeasuredRow(AlignedProduct(64, 64, 32), {{"a", 1.5e6}, {"b", 2e6}}),
+      MeasuredRow(AlignedProduct(64, 64, 256), {{"b", 2e6}, {"a", 3e6}})};
+  const TuningTable table{90, 132, rows};
+  const auto seconds = [&](int64_t k) {
+    return Explain(AlignedProduct(64, 64, k), {}, families_, {}, table)
+        .candidates[0]
+        .corrected_seconds;
+  };
+  EXPECT_NEAR(seconds(64), 3 * std::pow(0.5, 1 / (1 + 1.0 / 4 + 1.0 / 16)), 1e-9);
+  EXPECT_NEAR(seconds(128), 3 * std::pow(0.5, 0.25 / (1 + 1.0 / 4 + 1.0 / 16)), 1e-9);
+  EXPECT_EQ(seconds(32), 1.5);  // a row of its own speaks alone
+}
+
+// That a row does not name a kernel says that it was slow there, whatever the model says.
 TEST_F(SelectTest, KernelsThatARowDoesNotNameWereSlowThere) {
   const std::array<TuningRow, 1> rows = {MeasuredRow(kProblem, {{"a", 2.5e6}})};
   const TuningTable table{90, 132, rows};
   const Selection selection = Explain(kProblem, {}, families_, {}, table);
   EXPECT_EQ(Chosen(selection), "a");  // b and c, 2 s modelled, took more than 3.75 s
-  EXPECT_EQ(selection.candidates[1].measured_seconds, 0);
+  EXPECT_EQ(selection.candidates[1].corrected_seconds, 0);
   // Where it could not run, the row says nothing of it.
   const FakeFamily family({{"named", 3}, {"unaligned", 2, "unaligned only"}});
   const std::array<const KernelFamily*, 1> families = {&family};
   const std::array<TuningRow, 1> other = {MeasuredRow(kProblem, {{"named", 2.5e6}})};
   EXPECT_EQ(Chosen(Select(kProblem, {}, families, {}, {90, 132, other})), "unaligned");
+}
+
+// A full row had no room for others: all that is known is that they were slower than its last.
+TEST_F(SelectTest, KernelsThatAFullRowDoesNotNameMayBeNearlyAsFast) {
+  std::vector<MeasuredKernel> kernels(kKernelsARow, {"removed", 3.1e6});
+  kernels[0] = {"a", 3e6};
+  const std::array<TuningRow, 1> full = {MeasuredRow(kProblem, kernels)};
+  const std::array<TuningRow, 1> not_full = {MeasuredRow(kProblem, {kernels[0], kernels[1]})};
+  const Problem four_times = DenseProblem(DType::kF32, 12, 5, 7);
+  // a is modelled at 3 s, and b at 2: if b took at least 3.1 or 4.5 s at the row, it is 2.98
+  // or 4.3.
+  EXPECT_EQ(Chosen(Select(four_times, {}, families_, {}, {90, 132, full})), "b");
+  EXPECT_EQ(Chosen(Select(four_times, {}, families_, {}, {90, 132, not_full})), "a");
+}
+
+// However wrong the model is, what it puts at more than 4 times the least is not taken.
+TEST_F(SelectTest, RowsDoNotSaveWhatIsModelledHopeless) {
+  const FakeFamily family({{"slow", 9}, {"fast", 2}});
+  const std::array<const KernelFamily*, 1> families = {&family};
+  const std::array<TuningRow, 1> rows = {MeasuredRow(kProblem, {{"slow", 1}, {"fast", 9}})};
+  EXPECT_EQ(Chosen(Select(kProblem, {}, families, {}, {90, 132, rows})), "fast");
 }
 
 // How a result sums is settled without a look at batch and alignment: the fastest kernel of another

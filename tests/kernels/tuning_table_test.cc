@@ -4,6 +4,7 @@
 
 #include <array>
 #include <fstream>
+#include <limits>
 #include <set>
 
 #include "kernels/bench/measured_times.h"
@@ -13,106 +14,120 @@
 namespace gemm {
 namespace {
 
-TEST(RoundedLog2, TakesTheNearestPower) {
-  const std::pair<int64_t, int> values[] = {
-      {0, 0},  {1, 0},  {2, 1},     {3, 2},     {5, 2},     {6, 3},
-      {11, 3}, {12, 4}, {1448, 10}, {1449, 11}, {4096, 12}, {int64_t{1} << 62, 62}};
-  for (const auto& [value, log2] : values) EXPECT_EQ(RoundedLog2(value), log2) << value;
-  EXPECT_EQ(RoundedLog2(std::numeric_limits<int64_t>::max()), 63);
-}
-
-TEST(ShapeBucket, HoldsWhatRoundsToItsCentre) {
-  Problem problem = DenseProblem(DType::kF64, 1000, 5, 33, 3);
-  problem.b.transposed = true;
-  problem.b.ld = 34;
-  problem.a.ld = 34;
-  problem.d.ld = 6;
+Problem Aligned(Problem problem) {
+  problem.a.ld = StoredA(problem).columns;
+  problem.b.ld = StoredB(problem).columns;
   for (MatrixLayout* layout : {&problem.a, &problem.b, &problem.d}) layout->alignment_bytes = 256;
-  const ShapeBucket bucket = BucketOf(problem);
-  EXPECT_EQ(bucket, (ShapeBucket{DType::kF64, false, true, 10, 2, 5, 2}));
-  const Problem centre = CentreOf(bucket);
-  EXPECT_EQ(centre.m, 1024);
-  EXPECT_EQ(centre.n, 4);
-  EXPECT_EQ(centre.k, 32);
-  EXPECT_EQ(centre.batch_count, 4);
-  EXPECT_EQ(centre.b.ld, 32);  // stored n x k
-  EXPECT_FALSE(Validate(centre));
-  EXPECT_EQ(BucketOf(centre), bucket);
+  return problem;
 }
 
-TEST(ShapeBucket, HoldsRaggedRowsApart) {
-  const auto bucket_of = [](int64_t m, int64_t n, int64_t k, bool transpose_a = false) {
+Place PlaceAt(int64_t m, int64_t n, int64_t k, int64_t batch_count = 1) {
+  return PlaceOf(Aligned(DenseProblem(DType::kF32, m, n, k, batch_count)));
+}
+
+TEST(PlaceOfTest, CountsSixteenthsOfAnOctave) {
+  const std::pair<int64_t, int> values[] = {{1, 0},
+                                            {2, 16},
+                                            {3, 25},  // log2 is 1.585
+                                            {4, 32},
+                                            {1023, 159},
+                                            {1024, 160},
+                                            {1025, 160},
+                                            {int64_t{1} << 40, 640},
+                                            {std::numeric_limits<int64_t>::max(), 1007}};
+  for (const auto& [size, log2] : values) {
+    Problem problem = DenseProblem(DType::kF32, 1, 1, 1);
+    problem.k = size;
+    EXPECT_EQ(PlaceOf(problem).k, log2) << size;
+  }
+}
+
+TEST(SquaredDistanceTest, IsThatOfOctavesAndLayouts) {
+  const Place place = PlaceAt(64, 64, 64);
+  EXPECT_EQ(SquaredDistance(place, place), 0);
+  EXPECT_EQ(SquaredDistance(place, PlaceAt(128, 64, 64)), 1);
+  EXPECT_EQ(SquaredDistance(place, PlaceAt(64, 16, 64)), 4);
+  EXPECT_EQ(SquaredDistance(place, PlaceAt(128, 32, 128)), 3);
+  EXPECT_EQ(SquaredDistance(PlaceAt(64, 64, 64, 4), place), 1);  // a batch says less
+  Problem other = DenseProblem(DType::kF32, 64, 64, 64);
+  other.a.transposed = true;
+  EXPECT_EQ(SquaredDistance(place, PlaceOf(Aligned(other))), 6.25);
+  other = Aligned(other);
+  other.d.alignment_bytes = 4;
+  EXPECT_EQ(SquaredDistance(place, PlaceOf(other)), 12.5);
+}
+
+TEST(PlaceOfTest, TellsRaggedRowsOfEachOperand) {
+  const auto layout_of = [](int64_t m, int64_t n, int64_t k, bool transpose_a = false) {
     Problem problem = DenseProblem(DType::kF32, m, n, k);
-    for (MatrixLayout* layout : {&problem.a, &problem.b, &problem.d}) layout->alignment_bytes = 256;
     problem.a.transposed = transpose_a;
-    problem.a.ld = StoredA(problem).columns;
-    return BucketOf(problem);
+    return static_cast<int>(PlaceOf(Aligned(problem)).layout);
   };
-  EXPECT_FALSE(bucket_of(1001, 1024, 1024).ragged);       // no row is m long
-  EXPECT_TRUE(bucket_of(1001, 1024, 1024, true).ragged);  // now A's are
-  EXPECT_TRUE(bucket_of(1024, 1022, 1024).ragged);
-  EXPECT_TRUE(bucket_of(1024, 1024, 1023).ragged);
-  EXPECT_FALSE(bucket_of(1024, 1, 1024).ragged);  // a row of one element is as good as any
+  constexpr int kA = 4;
+  constexpr int kB = 8;
+  constexpr int kD = 16;
+  EXPECT_EQ(layout_of(1001, 1024, 1024), 0);             // no row is m long
+  EXPECT_EQ(layout_of(1001, 1024, 1024, true), 1 + kA);  // now A's are
+  EXPECT_EQ(layout_of(1024, 1022, 1024), kB + kD);
+  EXPECT_EQ(layout_of(1024, 1024, 1023), kA);
+  EXPECT_EQ(layout_of(1024, 1, 1024), 0);  // a row of one element is as good as any
   Problem padded = DenseProblem(DType::kF32, 64, 63, 64);
-  EXPECT_TRUE(BucketOf(padded).ragged);
+  EXPECT_EQ(PlaceOf(padded).layout, kA + kB + kD);
   for (MatrixLayout* layout : {&padded.a, &padded.b, &padded.d}) layout->alignment_bytes = 256;
   padded.b.ld = padded.d.ld = 64;
-  EXPECT_FALSE(BucketOf(padded).ragged);
-
-  const ShapeBucket bucket = bucket_of(1001, 1, 999, true);
-  const Problem centre = CentreOf(bucket);
-  EXPECT_EQ(centre.m, 1023);
-  EXPECT_EQ(centre.n, 1);
-  EXPECT_EQ(centre.k, 1023);
-  EXPECT_EQ(BucketOf(centre), bucket);
+  EXPECT_EQ(PlaceOf(padded).layout, 0);
+  // Eight bytes are two f32 or one f64.
+  EXPECT_EQ(PlaceOf(Aligned(DenseProblem(DType::kF64, 6, 6, 6))).layout, 0);
 }
 
-TuningRow RowAt(ShapeBucket bucket, std::string_view kernel) {
-  TuningRow row;
-  row.bucket = bucket;
+// What generated files say of a row is what PlaceOf says of its product.
+TEST(TuningFor, PlacesRowsWhereTheirProductsAre) {
+  for (const TuningRow& row : TuningFor(H200()).rows) {
+    EXPECT_EQ(row.place, PlaceOf(ProductOf(row))) << row.m << " " << row.n << " " << row.k;
+    EXPECT_FALSE(Validate(ProductOf(row)));
+  }
+}
+
+TuningRow RowAt(int64_t m, int64_t k, std::string_view kernel, DType dtype = DType::kF32) {
+  TuningRow row{.dtype = dtype, .m = m, .n = 64, .k = k, .batch_count = 1};
+  row.place = PlaceOf(ProductOf(row));
   row.kernels[0] = {kernel, 1};
   return row;
 }
 
-TEST(NearestRows, AreTheBucketsOwnOrTheClosestInOrder) {
-  const std::array<TuningRow, 4> rows = {
-      RowAt({DType::kF32, false, false, 4, 6, 6, 0}, "small"),
-      RowAt({DType::kF32, false, false, 6, 6, 6, 0}, "middle"),
-      RowAt({DType::kF32, true, false, 6, 6, 6, 0}, "transposed"),
-      RowAt({DType::kF64, false, false, 5, 5, 5, 0}, "f64"),
-  };
+std::vector<std::string_view> NamesOf(const NearRows& found) {
+  std::vector<std::string_view> names;
+  for (const NearRows::Near& near : found.span()) names.push_back(near.row->kernels[0].kernel);
+  return names;
+}
+
+TEST(NearestRows, AreTheClosestOfTheTypeInOrder) {
+  const std::array<TuningRow, 4> rows = {RowAt(16, 64, "small"), RowAt(64, 64, "middle"),
+                                         RowAt(64, 4096, "deep"),
+                                         RowAt(64, 64, "f64", DType::kF64)};
   const TuningTable table{90, 132, rows};
   using Names = std::vector<std::string_view>;
-  const auto nearest = [&](const ShapeBucket& bucket) {
-    const NearRows found = NearestRows(table, bucket);
-    Names names;
-    for (const NearRows::Near& near : found.span()) names.push_back(near.row->kernels[0].kernel);
-    return names;
+  const auto nearest = [&](int64_t m, int64_t k) {
+    return NamesOf(NearestRows(table, Aligned(DenseProblem(DType::kF32, m, 64, k))));
   };
-  // Its own row speaks alone.
-  EXPECT_EQ(nearest({DType::kF32, false, false, 6, 6, 6, 0}), Names({"middle"}));
-  EXPECT_EQ(nearest({DType::kF32, true, false, 6, 6, 6, 0}), Names({"transposed"}));
-  EXPECT_EQ(nearest({DType::kF32, false, false, 6, 6, 7, 0}), Names({"middle", "transposed"}));
-  EXPECT_EQ(nearest({DType::kF32, false, false, 4, 6, 7, 0}), Names({"small"}));  // others: too far
-  EXPECT_EQ(nearest({DType::kF32, false, false, 5, 6, 6, 0}),
-            Names({"small", "middle", "transposed"}));  // a tie: the earlier first
-  EXPECT_EQ(nearest({DType::kF32, true, false, 6, 6, 6, 1}), Names({"transposed", "middle"}));
-  EXPECT_EQ(nearest({DType::kF64, false, false, 5, 6, 6, 0}), Names({"f64"}));  // of its type only
-  EXPECT_EQ(nearest({DType::kF32, false, false, 9, 9, 9, 0}), Names());
-  EXPECT_EQ(NearestRows({}, {}).count, 0u);
+  EXPECT_EQ(nearest(64, 64), Names({"middle", "small"}));  // 6 octaves are too far
+  EXPECT_EQ(nearest(16, 64), Names({"small", "middle"}));
+  EXPECT_EQ(nearest(32, 64), Names({"small", "middle"}));  // a tie: the earlier first
+  EXPECT_EQ(nearest(64, 128), Names({"middle", "small", "deep"}));
+  EXPECT_EQ(nearest(int64_t{1} << 20, 64), Names());
+  EXPECT_EQ(NearestRows({}, Aligned(DenseProblem(DType::kF32, 1, 1, 1))).count, 0u);
 }
 
 TEST(NearestRows, KeepsTheNearestOfMany) {
   std::vector<TuningRow> rows;
-  for (int8_t k = 0; k < 12; ++k)
-    rows.push_back(RowAt({DType::kF32, false, false, 6, 6, k, 0}, "k"));
-  const ShapeBucket bucket{DType::kF32, false, false, 7, 6, 11, 0};
-  const NearRows found = NearestRows({90, 132, rows}, bucket);
-  ASSERT_GT(found.count, 1u);
-  EXPECT_EQ(found.near[0].row->bucket.log2_k, 11);
+  for (int64_t k = 64; k <= 188; k += 4) rows.push_back(RowAt(64, k, "k"));
+  const NearRows found =
+      NearestRows({90, 132, rows}, Aligned(DenseProblem(DType::kF32, 64, 64, 188)));
+  ASSERT_EQ(found.count, NearRows::kMost);
+  EXPECT_GE(found.near[0].row->k, 180);
   for (size_t i = 1; i < found.count; ++i) {
-    EXPECT_EQ(found.near[i].row->bucket.log2_k, 11 - static_cast<int>(i));
-    EXPECT_GT(found.near[i].distance, found.near[i - 1].distance);
+    EXPECT_GE(found.near[i].row->k, 140);
+    EXPECT_GE(found.near[i].squared_distance, found.near[i - 1].squared_distance);
   }
 }
 
@@ -140,7 +155,7 @@ TEST(TuningFor, NamesKernelsOfThisBuildThatCanRunTheRow) {
         for (size_t config = 0; config < family->configs().size(); ++config) {
           if (family->configs()[config].name != measured.kernel) continue;
           found = true;
-          EXPECT_EQ(family->WhyNot(CentreOf(row.bucket), H200(), static_cast<int>(config)), "")
+          EXPECT_EQ(family->WhyNot(ProductOf(row), H200(), static_cast<int>(config)), "")
               << measured.kernel;
         }
       }
@@ -171,7 +186,7 @@ TEST(TableText, SortsRowsAndKernelsAndKeepsTheBest) {
   const std::string header[] = {"a card"};
   const std::string text =
       TableText("kTest", header,
-                {{DType::kF32, {8, 8, 8}, {{"slow", 9}, {"second", 2}, {"first", 1.5}}},
+                {{DType::kF32, {8, 8, 9}, {{"slow", 9}, {"second", 2}, {"first", 1.5}}},
                  {DType::kF32, {4, 8, 8}, {{"old", 7}}},
                  {DType::kF32, {4, 8, 8, 1, false, true}, {{"t", 1}}},
                  {DType::kF32, {4, 8, 8}, {{"new", 3.14159}}}});
@@ -180,7 +195,7 @@ TEST(TableText, SortsRowsAndKernelsAndKeepsTheBest) {
   const size_t four =
       text.find("Row(kF32, \"NN\",      4,      8,      8,     1, {{\"new\", 3.142}}),");
   const size_t eight = text.find(
-      "Row(kF32, \"NN\",      8,      8,      8,     1, {{\"first\", 1.5}, {\"second\", 2}}),");
+      "Row(kF32, \"NN\",      8,      8,      9,     1, {{\"first\", 1.5}, {\"second\", 2}}),");
   const size_t transposed = text.find("Row(kF32, \"NT\",      4,      8,      8,     1,");
   EXPECT_NE(four, std::string::npos) << text;
   EXPECT_LT(four, eight);
