@@ -25,6 +25,7 @@ import grpc
 import numpy as np
 
 import gemmd
+from gemmd import _panels
 
 _METHOD = "/gemm.v1.GemmService/Multiply"
 _OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
@@ -90,6 +91,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     arguments = parser.parse_args()
 
+    _panels.WHOLE_BYTES = 1 << 62  # One message each way, as the echo's.
     a = np.random.default_rng(1).standard_normal((arguments.mib << 18, 1), dtype=np.float32)
     b = np.full((1, 1), 2, np.float32)
     out = np.empty_like(a)

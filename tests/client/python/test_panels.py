@@ -44,7 +44,7 @@ def test_heights():
     assert cut(2**40, 2**39 + 1)[1] == (2**39 + 1, 2**40)
 
 
-LARGE = 2304  # squares of more than WHOLE_BYTES, which fit a message
+LARGE = 2560  # squares of more than WHOLE_BYTES, which fit a message
 
 
 def test_a_large_product_goes_in_panels_though_it_fits_a_message(server):
@@ -55,7 +55,7 @@ def test_a_large_product_goes_in_panels_though_it_fits_a_message(server):
         np.testing.assert_array_equal(result.array, a @ b)
         assert len(result.reports) > 1
         assert max(report.request_bytes for report in result.reports) <= PANEL_BYTES + 4096
-        few = WHOLE_BYTES // (LARGE * 4) - 64
+        few = WHOLE_BYTES // (LARGE * 4) - 256
         assert len(client.matmul_result(a[:few], b).reports) == 1
 
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gemmd import _contract, _messages
+from gemmd import _contract, _messages, _panels
 from gemmd._lanes import Lane, Lanes, Meter, Progress
 from gemmd._messages import Terms
 from gemmd._operands import Factor, Operands
-from gemmd._panels import WHOLE_BYTES, cut, panel_rows
+from gemmd._panels import cut, panel_rows
 from gemmd._payload import Array, stored_form
 from gemmd._plan import bytes_of_call, is_shared, make_plan
 from gemmd._session import Session
@@ -58,7 +58,8 @@ class Multiplier:
         """
         limit = self._limits.payload_bytes(max(bytes_of_call(operands, 0)))
         plan = make_plan(operands, limit)
-        if plan is None or max(bytes_of_call(operands, len(operands.batch))) > WHOLE_BYTES:
+        of_one_product = sum(bytes_of_call(operands, len(operands.batch)))
+        if plan is None or of_one_product > _panels.WHOLE_BYTES:
             try:
                 return self._by_panels(operands, terms, panel_lanes, limit, out, progress)
             except (ResourceExhausted, Unimplemented):

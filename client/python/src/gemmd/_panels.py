@@ -8,9 +8,9 @@ from gemmd.errors import ResourceExhausted
 # kernel each time; smaller ones spend their time on handing the interpreter from thread to thread.
 PANEL_BYTES = 4 << 20
 
-# A product with more than that to send, or to fetch, goes in panels though it fit a message: they
+# A product with more than that to send and to fetch goes in panels though it fit a message: they
 # are faster side by side, in spite of the calls that put b and delete it.
-WHOLE_BYTES = 18 << 20
+WHOLE_BYTES = 24 << 20
 
 
 def panel_rows(row_bytes: int, rows: int, limit_bytes: int) -> int:
