@@ -25,6 +25,7 @@ struct Flags {
   // The other modes.
   bool all = false;          // bench: every legal kernel, not only the chosen one
   bool no_table = false;     // choose by the model alone
+  bool unseen = false;       // regret: choose without the rows of the product itself
   double budget = 300;       // seconds after which no new shape is begun
   double shape_seconds = 0;  // of replays of one shape; 0: the mode's own
   std::string json;          // JSON lines go here too

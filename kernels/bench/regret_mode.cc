@@ -1,6 +1,7 @@
 // regret: how much slower the chosen kernel is than the best of all that are legal, on shapes that
 // were not tuned; by the table and by the model alone, from the same times. With --from it judges
-// recorded times: a change of the table or of the rules shows without a GPU.
+// recorded times: a change of the table or of the rules shows without a GPU. With --unseen too it
+// judges tuned products, each by the others' rows.
 
 #include <algorithm>
 #include <cstdio>
@@ -20,18 +21,19 @@ constexpr double kGoalWorst = 1.15;
 
 class Regrets {
  public:
-  Regrets(const DeviceInfo& device, std::span<const KernelFamily* const> families,
-          const TuningTable& table, RunLog* log)
-      : device_(device), families_(families), table_(table), log_(log) {}
+  // What has no time counts as so many times slower than the best; 0: not at all.
+  Regrets(const DeviceInfo& device, std::span<const KernelFamily* const> families, double untimed,
+          RunLog* log)
+      : device_(device), families_(families), untimed_(untimed), log_(log) {}
 
-  void Judge(const ShapeTimes& times) {
+  void Judge(const ShapeTimes& times, const TuningTable& table_of) {
     if (times.kernels.empty()) return;
     const Problem problem = BenchProblem(times.shape, times.dtype);
     const KernelMicroseconds* best = &times.kernels[0];
     for (const KernelMicroseconds& kernel : times.kernels) {
       if (kernel.microseconds < best->microseconds) best = &kernel;
     }
-    const Selection by_table = Select(problem, device_, families_, {}, table_);
+    const Selection by_table = Select(problem, device_, families_, {}, table_of);
     const Selection by_model = Select(problem, device_, families_, {}, TuningTable{});
     const double table = RegretOf(by_table, times, best->microseconds);
     const double model = RegretOf(by_model, times, best->microseconds);
@@ -75,32 +77,51 @@ class Regrets {
     return selection.kernel.family == nullptr ? "none" : std::string(selection.kernel.get().name);
   }
 
-  // 0 when the chosen kernel was not measured.
-  static double RegretOf(const Selection& selection, const ShapeTimes& times, double best) {
+  double RegretOf(const Selection& selection, const ShapeTimes& times, double best) {
     for (const KernelMicroseconds& kernel : times.kernels) {
       if (kernel.kernel == KernelOf(selection)) return kernel.microseconds / best;
     }
     std::printf("%s was chosen for %s but has no time\n", KernelOf(selection).c_str(),
                 NameOf(times.shape).c_str());
-    return 0;
+    return untimed_;
   }
 
   const DeviceInfo& device_;
   const std::span<const KernelFamily* const> families_;
-  const TuningTable& table_;
+  const double untimed_;
   RunLog* const log_;
   std::vector<double> table_regrets_;
   std::vector<double> model_regrets_;
 };
 
+// The rows of all products but one.
+std::vector<TuningRow> OthersThan(const Problem& problem, const TuningTable& table) {
+  std::vector<TuningRow> others;
+  for (const TuningRow& row : table.rows) {
+    if (ProductOf(row) != problem) others.push_back(row);
+  }
+  return others;
+}
+
 int Replay(const Flags& flags) {
+  // Of tuned products what has no time was given up as this much slower.
+  constexpr double kGivenUp = 1.5;
   std::vector<ShapeTimes> recorded;
   if (!ReadTimes(flags.from, &recorded)) return Refuse("cannot read times from " + flags.from);
   const DeviceInfo device = H200();
   RunLog log;
   if (!log.Open(flags.json)) return Refuse("cannot write " + flags.json);
-  Regrets regrets(device, Families(), TableFor(flags, device), &log);
-  for (const ShapeTimes& times : recorded) regrets.Judge(times);
+  TuningTable table = TableFor(flags, device);
+  const std::span<const TuningRow> all = table.rows;
+  Regrets regrets(device, Families(), flags.unseen ? kGivenUp : 0, &log);
+  for (const ShapeTimes& times : recorded) {
+    std::vector<TuningRow> others;
+    if (flags.unseen) {
+      others = OthersThan(BenchProblem(times.shape, times.dtype), {0, 0, all});
+      table.rows = others;
+    }
+    regrets.Judge(times, table);
+  }
   regrets.Print(flags.no_table);
   return 0;
 }
@@ -121,7 +142,7 @@ int RunRegret(const Flags& flags) {
   options.pace = {.graph_seconds = 5e-4, .seconds = 0.08, .min_rounds = 7, .max_rounds = 25};
   if (flags.shape_seconds > 0) options.pace.seconds = flags.shape_seconds;
   int faults = 0;
-  Regrets regrets(session.device(), session.families(), session.table(), &session.log());
+  Regrets regrets(session.device(), session.families(), 0, &session.log());
   for (DType dtype : DTypes(flags)) {
     for (const BenchShape& shape : shapes) {
       if (!session.HasTime()) break;
@@ -143,7 +164,7 @@ int RunRegret(const Flags& flags) {
         record.kernels.push_back({name, 1e6 * time.seconds.median});
       }
       session.log().WriteText(ToJsonLines(record));
-      regrets.Judge(record);
+      regrets.Judge(record, session.table());
       std::fflush(stdout);
     }
   }
