@@ -5,9 +5,12 @@
 #include <cstdio>
 #include <fstream>
 
+#include "kernels/bench/literal_devices.h"
 #include "kernels/bench/measured_times.h"
 #include "kernels/bench/session.h"
 #include "kernels/cuda_status.h"
+#include "kernels/registry.h"
+#include "kernels/select.h"
 
 namespace gemm {
 namespace {
@@ -160,9 +163,22 @@ cudaError_t MeasureAll(Session& session, const Flags& flags, std::vector<ShapeTi
   return cudaSuccess;
 }
 
+// What this build can still run: records outlive kernels.
+void KeepLegal(std::vector<ShapeTimes>* times) {
+  const DeviceInfo device = H200();
+  for (ShapeTimes& one : *times) {
+    const Problem problem = BenchProblem(one.shape, one.dtype);
+    std::erase_if(one.kernels, [&](const KernelMicroseconds& time) {
+      return Select(problem, device, Families(), time.kernel, TuningTable{}).kernel.family ==
+             nullptr;
+    });
+  }
+}
+
 int Write(const Flags& flags, const std::vector<std::string>& header,
           std::vector<ShapeTimes> times) {
   if (flags.out.empty()) return 0;
+  KeepLegal(&times);
   std::ofstream file(flags.out);
   file << TableText("kSm90", header, std::move(times));
   return file.flush() ? 0 : Refuse("cannot write " + flags.out);
