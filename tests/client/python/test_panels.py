@@ -57,6 +57,9 @@ def test_a_large_product_goes_in_panels_though_it_fits_a_message(server):
         assert max(report.request_bytes for report in result.reports) <= PANEL_BYTES + 4096
         few = WHOLE_BYTES // (LARGE * 4) - 256
         assert len(client.matmul_result(a[:few], b).reports) == 1
+        right = client.put(b)
+        assert len(client.matmul_result(a[:few], right).reports) > 1
+        assert len(client.matmul_result(a[: few // 3], right).reports) == 1
 
 
 def test_where_there_is_no_room_for_panels_it_is_one_message():

@@ -58,8 +58,9 @@ class Multiplier:
         """
         limit = self._limits.payload_bytes(max(bytes_of_call(operands, 0)))
         plan = make_plan(operands, limit)
-        of_one_product = sum(bytes_of_call(operands, len(operands.batch)))
-        if plan is None or of_one_product > _panels.WHOLE_BYTES:
+        is_b_there = isinstance(operands.b, Matrix)
+        whole = _panels.WHOLE_BYTES_BESIDE_B if is_b_there else _panels.WHOLE_BYTES
+        if plan is None or sum(bytes_of_call(operands, len(operands.batch))) > whole:
             try:
                 return self._by_panels(operands, terms, panel_lanes, limit, out, progress)
             except (ResourceExhausted, Unimplemented):

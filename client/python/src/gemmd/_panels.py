@@ -9,8 +9,9 @@ from gemmd.errors import ResourceExhausted
 PANEL_BYTES = 4 << 20
 
 # A product with more than that to send and to fetch goes in panels though it fit a message: they
-# are faster side by side, in spite of the calls that put b and delete it.
+# are faster side by side, in spite of the calls that put b and delete it; or where it is there.
 WHOLE_BYTES = 24 << 20
+WHOLE_BYTES_BESIDE_B = 10 << 20
 
 
 def panel_rows(row_bytes: int, rows: int, limit_bytes: int) -> int:

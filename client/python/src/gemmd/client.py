@@ -164,12 +164,13 @@ class Client:
         converted silently. Any strides do: README.md says which are sent without a copy. Each may
         be a Matrix, which is on the server already.
 
-        Any size does. Up to 24 MiB, there and back, go in one message. Else b is put on the server
-        for the call, and rows of a go there, and rows of the result come back, in panels side by
-        side. The height of the panels depends on the shapes and on the server's limits only, so
-        the same call gives the same bits over any number of channels. They may differ in rounding
-        from those of one product of the whole: each panel is a product of its own. Where the
-        server has no room for b at the time, what fits a message is one all the same.
+        Any size does. Up to 24 MiB, there and back, go in one message; 10 where b is a Matrix.
+        Else b is put on the server for the call, and rows of a go there, and rows of the result
+        come back, in panels side by side. The height of the panels depends on the shapes and on
+        the server's limits only, so the same call gives the same bits over any number of channels.
+        They may differ in rounding from those of one product of the whole: each panel is a product
+        of its own. Where the server has no room for b at the time, what fits a message is one all
+        the same.
 
         Args:
             a, b: The factors. Where both are the same memory (a @ a.T), it is sent once.
