@@ -27,9 +27,11 @@ namespace gemm {
 namespace {
 
 // Three batches of anything, so that one's operands come in and another's results go out while a
-// third computes; two of small jobs, so that one is prepared while the other runs.
-constexpr LaneKind kLanes[] = {LaneKind::kSmall, LaneKind::kSmall, LaneKind::kAny, LaneKind::kAny,
-                               LaneKind::kAny};
+// third computes; two of small jobs, so that one is prepared while the other runs; and single small
+// jobs of as many threads as take calls on a host of 12 cores and more.
+constexpr LaneKind kLanes[] = {LaneKind::kSmall, LaneKind::kSmall, LaneKind::kAny,  LaneKind::kAny,
+                               LaneKind::kAny,   LaneKind::kLent,  LaneKind::kLent, LaneKind::kLent,
+                               LaneKind::kLent,  LaneKind::kLent,  LaneKind::kLent};
 constexpr uint64_t kAllScratchBytes = std::size(kLanes) * CudaLane::kScratchBytes;
 
 std::string GiB(uint64_t bytes) {

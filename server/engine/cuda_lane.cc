@@ -96,7 +96,7 @@ absl::Status CudaLane::Open() {
   GEMM_RETURN_IF_CUDA_FAILS("cudaDeviceGetStreamPriorityRange",
                             cudaDeviceGetStreamPriorityRange(&lowest, &highest));
   GEMM_RETURN_IF_CUDA_FAILS("creating a stream",
-                            stream_.Create(kind_ == LaneKind::kSmall ? highest : lowest));
+                            stream_.Create(kind_ == LaneKind::kAny ? lowest : highest));
   GEMM_RETURN_IF_CUDA_FAILS("allocating launch arguments", args_.Create(kArgsBytes));
   GEMM_RETURN_IF_CUDA_FAILS("allocating a lane's memory", scratch_.Create(kScratchBytes));
   GEMM_RETURN_IF_CUDA_FAILS("allocating a lane's memory", done_.Create(sizeof(uint32_t)));

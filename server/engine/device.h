@@ -68,8 +68,9 @@ struct MemoryUse {
 };
 
 // What a lane is for. Small jobs have lanes of their own, so that they need not wait for large
-// ones.
-enum class LaneKind { kSmall, kAny };
+// ones: kSmall for batches of them, kLent for single ones, each on the thread of whoever submits
+// it.
+enum class LaneKind { kSmall, kAny, kLent };
 
 // Thread-safety: Run is called by one thread at a time for each lane; the rest from any.
 class Device {

@@ -48,10 +48,16 @@ Engine::Engine(const EngineOptions& options, std::vector<std::unique_ptr<Device>
     for (size_t d = 0; d < devices_.size(); ++d) {
       if (index >= kinds[d].size()) continue;
       const LaneKind kind = kinds[d][index];
-      const bool for_callers = kind == LaneKind::kSmall ||
-                               std::count(kinds[d].begin(), kinds[d].end(), LaneKind::kSmall) == 0;
-      Lane& lane = lanes_.emplace_back(*devices_[d], static_cast<int>(index), kind, for_callers);
-      workers_.emplace_back([this, &lane] { Work(lane); });
+      Lane& lane = lanes_.emplace_back(*devices_[d], static_cast<int>(index), kind);
+      if (kind != LaneKind::kLent) workers_.emplace_back([this, &lane] { Work(lane); });
+    }
+  }
+  // Those for batches last, of those for anything only where there are no others.
+  if (!small_jobs_on_callers_thread_) return;
+  for (const LaneKind kind : {LaneKind::kLent, LaneKind::kSmall, LaneKind::kAny}) {
+    if (kind == LaneKind::kAny && !callers_lanes_.empty()) break;
+    for (Lane& lane : lanes_) {
+      if (lane.kind == kind) callers_lanes_.push_back(&lane);
     }
   }
 }
@@ -89,14 +95,14 @@ void Engine::Submit(std::unique_ptr<Job> job) {
 }
 
 Engine::Lane* Engine::TakeFreeLane(const Job& job, std::unique_lock<std::mutex>* turn) {
-  if (!small_jobs_on_callers_thread_ || !queue_.MayPass(job)) return nullptr;
-  for (Lane& lane : lanes_) {
-    if (!lane.for_callers || lane.device.lost()) continue;
-    const DeviceDescription& device = lane.device.description();
+  if (callers_lanes_.empty() || !queue_.MayPass(job)) return nullptr;
+  for (Lane* lane : callers_lanes_) {
+    if (lane->device.lost()) continue;
+    const DeviceDescription& device = lane->device.description();
     if (job.device && *job.device != device.index) continue;
-    *turn = std::unique_lock(lane.running, std::try_to_lock);
+    *turn = std::unique_lock(lane->running, std::try_to_lock);
     if (!turn->owns_lock()) continue;
-    if (ComputeSeconds(job, device) <= kSecondsOnCallersThread) return &lane;
+    if (ComputeSeconds(job, device) <= kSecondsOnCallersThread) return lane;
     turn->unlock();
     return nullptr;  // the other devices are of the same kind
   }

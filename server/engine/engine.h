@@ -39,10 +39,10 @@ struct EngineOptions {
   // The first lanes of each device that work, for measurements; 0: all. On a GPU the first two take
   // small jobs alone.
   size_t lanes_per_device = 0;
-  // Submit runs a small job itself when none waits and a lane for small jobs alone is free, or, on
-  // a device that has none such, any: handing it to a lane's thread takes longer than the job. The
-  // caller's thread must be one that may be held up for as long. (When those lanes are taken jobs
-  // wait, and what waits shares a batch.)
+  // Submit runs a small job itself when none waits and a lane that is lent or for small jobs alone
+  // is free, or, on a device that has neither, any: handing it to a lane's thread takes longer than
+  // the job. The caller's thread must be one that may be held up for as long. (When those lanes are
+  // taken jobs wait, and what waits shares a batch.)
   bool small_jobs_on_callers_thread = false;
 };
 
@@ -96,14 +96,12 @@ class Engine {
 
  private:
   struct Lane {
-    Lane(Device& of, int number, LaneKind takes, bool lent)
-        : device(of), index(number), kind(takes), for_callers(lent) {}
+    Lane(Device& of, int number, LaneKind takes) : device(of), index(number), kind(takes) {}
 
     Device& device;
     const int index;
     const LaneKind kind;
-    const bool for_callers;  // whose threads may run a small job in it
-    std::mutex running;      // whose turn it is to run a batch in the lane
+    std::mutex running;  // whose turn it is to run a batch in the lane
   };
 
   void Work(Lane& lane);
@@ -129,7 +127,8 @@ class Engine {
   JobQueue queue_;
   std::deque<std::once_flag> loss_reported_;  // one for each device
   std::deque<Lane> lanes_;                    // the first of each device, then the second of each
-  std::vector<std::thread> workers_;          // one for each lane
+  std::vector<Lane*> callers_lanes_;  // in whose order a small job looks for one on its thread
+  std::vector<std::thread> workers_;  // one for each lane that is not lent
 };
 
 }  // namespace gemm

@@ -324,6 +324,25 @@ TEST_F(CallersThreadTest, EachFreeSmallLaneIsOneCallers) {
   EXPECT_TRUE(first.get().status.ok());
 }
 
+TEST_F(CallersThreadTest, ALentLaneIsTakenBeforeThoseForBatches) {
+  auto& device = static_cast<PuppetDevice&>(*devices_[0]);
+  device.lane_kinds = {LaneKind::kSmall, LaneKind::kLent, LaneKind::kAny};
+  Start();
+  EXPECT_TRUE(Submit(MakeJob()).get().status.ok());
+  EXPECT_TRUE(ran_here_);
+  EXPECT_EQ(device.last_lane(), 1);
+}
+
+TEST_F(CallersThreadTest, WhoeverStandsInLineIsNotRunInALentLane) {
+  options_.small_jobs_on_callers_thread = false;
+  auto& device = static_cast<PuppetDevice&>(*devices_[0]);
+  device.lane_kinds = {LaneKind::kLent, LaneKind::kAny};
+  Start();
+  EXPECT_TRUE(Submit(MakeJob()).get().status.ok());
+  EXPECT_FALSE(ran_here_);
+  EXPECT_EQ(device.last_lane(), 1);
+}
+
 TEST_F(CallersThreadTest, WhereNoLaneIsForSmallJobsAloneAnyWillDo) {
   static_cast<PuppetDevice&>(*devices_[0]).lane_kinds = {LaneKind::kAny};
   Start();

@@ -31,6 +31,7 @@ class PuppetDevice final : public Device {
   }
   void Lose() { lost_ = true; }
   int runs() const { return runs_; }
+  int last_lane() const { return last_lane_; }  // of the latest to begin
 
   const DeviceDescription& description() const override { return description_; }
   const std::vector<std::string>& kernel_names() const override { return kernel_names_; }
@@ -50,7 +51,8 @@ class PuppetDevice final : public Device {
     return absl::OkStatus();
   }
 
-  void Run(int /*lane*/, Batch& batch) override {
+  void Run(int lane, Batch& batch) override {
+    last_lane_ = lane;
     for (const std::unique_ptr<Job>& job : batch.jobs) {
       ++runs_;
       const absl::Status status = on_run(*job);
@@ -68,6 +70,7 @@ class PuppetDevice final : public Device {
   PageableMemory memory_;
   std::atomic<bool> lost_{false};
   std::atomic<int> runs_{0};
+  std::atomic<int> last_lane_{-1};
 };
 
 }  // namespace gemm
