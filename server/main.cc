@@ -17,6 +17,7 @@
 #include "proto/tune_process.h"
 #include "server/open_devices.h"
 #include "server/options.h"
+#include "server/rpc/transport.h"
 #include "server/server.h"
 #include "server/telemetry/logging.h"
 
@@ -83,6 +84,7 @@ ExitStatus StartFailed(const absl::Status& status) {
 
 int Main(int argc, char** argv) {
   TuneProcess();
+  SetPolling();
   signal(SIGPIPE, SIG_IGN);  // whoever read the log may go away; that is no reason to die
   static StopSignals& signals = *new StopSignals;
 

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
+#include "gemmd/tune_process.h"
 #include "proto/tune_process.h"
 #include "server/bench/callers.h"
 #include "server/bench/echo_servers.h"
@@ -116,8 +117,9 @@ int RunChild(const std::vector<std::string>& arguments) {
   if (!arguments[4].empty()) EnterNetworkNamespace(arguments[4]);
   const std::string& kind = arguments[2];
   const std::string& address = arguments[3];
-  if (arguments[1] == "tuned") TuneProcess();
-  if (arguments[0] == "call") {
+  const bool is_client = arguments[0] == "call";
+  if (arguments[1] == "tuned") is_client ? TuneClientProcess() : TuneProcess();
+  if (is_client) {
     AnswerWithSamples(kind, address);
   } else if (kind == "floor" || kind == "floor, woken") {
     ServeFloor(address);

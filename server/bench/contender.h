@@ -22,7 +22,7 @@ struct Sample {
 
 struct ContenderKind {
   std::string name;
-  bool tuned = false;           // its processes call TuneProcess
+  bool tuned = false;           // its processes are set up as gemmd's and its clients'
   std::string gemmd_address{};  // not empty: a gemmd that runs there already
 };
 

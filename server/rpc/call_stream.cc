@@ -3,14 +3,15 @@
 namespace gemm {
 namespace {
 
-// How many calls may come before anybody has looked: gRPC keeps more in a line of its own. They are
-// made ready again when a call is over, which nobody waits for, or else when few are left.
+// How many calls may come to a queue before anybody has looked: others go to other queues' streams
+// or wait in a line of gRPC's. They are made ready again when a call is over, which nobody waits
+// for, or else when few are left.
 constexpr int kMostPrepared = 64;
 constexpr int kFewPrepared = 16;
 
 }  // namespace
 
-CallStream::CallStream(CallSource& source) : source_(source) {
+CallStream::CallStream(CallSource& source, CallQueue& queue) : source_(source), queue_(queue) {
   context_.AsyncNotifyWhenDone(over_.tag());
 }
 
@@ -30,18 +31,13 @@ void CallStream::WriteAndFinish(const grpc::ByteBuffer& message) {
 
 void CallStream::Finish(const grpc::Status& status) { stream_.Finish(status, finished_.tag()); }
 
-void CallStream::Rest() {
-  if (at_work_.exchange(false)) source_.pollers_->CallWent();
-}
-
 void CallStream::OnCame(bool ok) {
-  source_.Came(ok);
+  source_.Came(queue_, ok);
   if (!ok) {  // there will be no more
     CallSource& source = source_;
     delete this;
     return source.Gone();
   }
-  source_.pollers_->CallCame(context_.peer());
   reactor_ = source_.answer_(*this);
   reactor_->OnStart();
   CancelOnce();
@@ -71,36 +67,36 @@ void CallStream::CancelOnce() {
 
 void CallStream::Unref() {
   if (--refs_ > 0) return;
-  Rest();
   reactor_->OnDone();
   CallSource& source = source_;
+  CallQueue& queue = queue_;
   delete this;
-  source.Prepare(kMostPrepared);
+  source.Prepare(queue, kMostPrepared);
   source.Gone();
 }
 
-void CallSource::Open(grpc::ServerCompletionQueue& queue, Pollers& pollers) {
-  queue_ = &queue;
-  pollers_ = &pollers;
-  Prepare(kMostPrepared);
+void CallSource::Open(const std::vector<grpc::ServerCompletionQueue*>& queues) {
+  for (grpc::ServerCompletionQueue* queue : queues) queues_.emplace_back(queue);
+  for (CallQueue& queue : queues_) Prepare(queue, kMostPrepared);
 }
 
-void CallSource::Prepare(int least) {
-  while (prepared_ < least) {
+void CallSource::Prepare(CallQueue& queue, int least) {
+  while (queue.prepared < least) {
     {
       const std::lock_guard lock(mutex_);
       if (closed_) return;
       ++streams_;
-      ++prepared_;
+      ++queue.prepared;
     }
-    auto* const stream = new CallStream(*this);
-    service_.RequestCall(&stream->context_, &stream->stream_, queue_, queue_, stream->came_.tag());
+    auto* const stream = new CallStream(*this, queue);
+    service_.RequestCall(&stream->context_, &stream->stream_, queue.events, queue.events,
+                         stream->came_.tag());
   }
 }
 
-void CallSource::Came(bool ok) {
-  --prepared_;
-  if (ok) return Prepare(kFewPrepared);
+void CallSource::Came(CallQueue& queue, bool ok) {
+  --queue.prepared;
+  if (ok) return Prepare(queue, kFewPrepared);
   const std::lock_guard lock(mutex_);
   closed_ = true;
 }

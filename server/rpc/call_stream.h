@@ -10,8 +10,10 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "server/rpc/pollers.h"
@@ -19,6 +21,14 @@
 namespace gemm {
 
 class CallSource;
+
+// A queue, and how many streams wait there for a call to come.
+struct CallQueue {
+  explicit CallQueue(grpc::ServerCompletionQueue* queue) : events(queue) {}
+
+  grpc::ServerCompletionQueue* const events;
+  std::atomic<int> prepared{0};
+};
 
 // Made when the headers of a call have come, before any of its message is read, and gone when all
 // that was started has ended. One read and one write may be under way at a time, and one end.
@@ -51,9 +61,6 @@ class CallStream {
   void WriteAndFinish(const grpc::ByteBuffer& message);
   void Finish(const grpc::Status& status);
 
-  // The call will be quiet for long: it does not count as work.
-  void Rest();
-
  private:
   friend class CallSource;
 
@@ -68,7 +75,7 @@ class CallStream {
     CallStream& stream_;
   };
 
-  explicit CallStream(CallSource& source);
+  CallStream(CallSource& source, CallQueue& queue);
   ~CallStream() = default;
 
   void OnCame(bool ok);
@@ -80,6 +87,7 @@ class CallStream {
   void Unref();
 
   CallSource& source_;
+  CallQueue& queue_;
   grpc::GenericServerContext context_;
   grpc::GenericServerAsyncReaderWriter stream_{&context_};
   Step<&CallStream::OnCame> came_{*this};
@@ -91,7 +99,6 @@ class CallStream {
   Reactor* reactor_ = nullptr;
   std::atomic<int> refs_{3};  // OnCame, OnFinished, OnOver, and each read and write
   std::atomic<int> ready_to_cancel_{0};
-  std::atomic<bool> at_work_{true};
 };
 
 // Takes every call to a server. Thread-safe.
@@ -104,8 +111,9 @@ class CallSource {
 
   grpc::AsyncGenericService& service() { return service_; }
 
-  // When the server has started. `queue` and `pollers` outlive the calls.
-  void Open(grpc::ServerCompletionQueue& queue, Pollers& pollers);
+  // When the server has started. The queues outlive the calls; gRPC gives a call to the queue of
+  // its connection, as long as a stream is prepared there.
+  void Open(const std::vector<grpc::ServerCompletionQueue*>& queues);
   // The server has been shut down: waits until no call is left.
   void WaitForNone();
 
@@ -113,16 +121,13 @@ class CallSource {
   friend class CallStream;
 
   // So that `least` are ready for calls to come.
-  void Prepare(int least);
-  void Came(bool ok);
+  void Prepare(CallQueue& queue, int least);
+  void Came(CallQueue& queue, bool ok);
   void Gone();
 
   const Answer answer_;
   grpc::AsyncGenericService service_;
-  grpc::ServerCompletionQueue* queue_ = nullptr;
-  Pollers* pollers_ = nullptr;
-
-  std::atomic<int> prepared_{0};
+  std::deque<CallQueue> queues_;
 
   std::mutex mutex_;
   // State below is protected by mutex_.

@@ -81,7 +81,6 @@ void HealthWatchCall::OnMessage() {
   HealthCheckRequest request;
   if (!ParseMessage(request)) return;
   ReleaseMessage();  // a watch may last for days
-  stream().Rest();
   if (!context().health.Add(this, request.service())) {
     return Fail(ErrorWithReason(Reason::kDraining, "the server is shutting down"));
   }

@@ -1,146 +1,103 @@
 #include "server/rpc/pollers.h"
 
 #include <chrono>
-#include <functional>
-
-#include "absl/time/clock.h"
+#include <utility>
 
 namespace gemm {
 namespace {
 
-// A thread that was not needed for as long goes.
-constexpr int64_t kSurplusNs = 20'000'000;
-
-// How often somebody looks whether all threads at work are stuck in events.
-constexpr std::chrono::milliseconds kLookForStall{100};
-
-// In the past: of now gRPC makes up to 1 ms.
-constexpr std::chrono::system_clock::time_point kAtOnce;
-
-// A single thread that finds so many calls waiting, each of another connection than the one before,
-// without waiting itself meanwhile, has several callers, although it never sees two of their calls
-// at a time.
-constexpr int kOthersWaiting = 3;
-
-// Whether the event that this thread handles was there before the thread asked for it.
-thread_local bool event_was_waiting = false;
+constexpr std::chrono::milliseconds kLookEvery{100};
 
 }  // namespace
 
-Pollers::Pollers(grpc::CompletionQueue& queue, int most_threads, int spare_threads)
-    : queue_(queue), most_threads_(most_threads) {
-  const int threads = most_threads + spare_threads;
-  threads_.reserve(threads);
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+Pollers::Pollers(const std::vector<grpc::CompletionQueue*>& queues, int spare_threads) {
+  for (grpc::CompletionQueue* queue : queues) {
+    servers_.emplace_back([this, &queue = queues_.emplace_back(queue)] { Serve(queue); });
+  }
+  for (int i = 0; i < spare_threads; ++i) helpers_.emplace_back([this] { HelpWhoIsStuck(); });
+  watcher_ = std::thread([this] { Watch(); });
 }
 
 Pollers::~Pollers() {
-  for (std::thread& thread : threads_) thread.join();
+  for (std::thread& server : servers_) server.join();
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  stop_.notify_all();
+  help_wanted_.notify_all();
+  watcher_.join();
+  for (std::thread& helper : helpers_) helper.join();
 }
 
-void Pollers::Work() {
-  while (WaitUntilWanted()) {
-    do {
-      void* tag = nullptr;
-      bool ok = false;
-      auto next = grpc::CompletionQueue::TIMEOUT;
-      // The first may return without a look, after operations that ended during an event.
-      for (int i = 0; i < 2 && at_work_ == 1 && next == grpc::CompletionQueue::TIMEOUT; ++i) {
-        next = queue_.AsyncNext(&tag, &ok, kAtOnce);
-      }
-      event_was_waiting = next == grpc::CompletionQueue::GOT_EVENT;
-      if (next == grpc::CompletionQueue::TIMEOUT) {
-        next = queue_.Next(&tag, &ok) ? grpc::CompletionQueue::GOT_EVENT
-                                      : grpc::CompletionQueue::SHUTDOWN;
-      }
-      if (next == grpc::CompletionQueue::SHUTDOWN) {
-        const std::lock_guard lock(mutex_);
-        over_ = true;
-        wanted_.notify_all();
-        deputy_wanted_.notify_all();
+void Pollers::Handle(Queue& queue, void* tag, bool ok) {
+  ++queue.in_events;
+  static_cast<Event*>(tag)->Happen(ok);
+  --queue.in_events;
+  ++queue.handled;
+}
+
+void Pollers::Serve(Queue& queue) {
+  void* tag = nullptr;
+  bool ok = false;
+  while (queue.events->Next(&tag, &ok)) Handle(queue, tag, ok);
+}
+
+void Pollers::Help(Queue& queue) {
+  void* tag = nullptr;
+  bool ok = false;
+  for (;;) {
+    switch (queue.events->AsyncNext(&tag, &ok, std::chrono::system_clock::now() + kLookEvery)) {
+      case grpc::CompletionQueue::SHUTDOWN:
         return;
-      }
-      ++in_events_;
-      static_cast<Event*>(tag)->Happen(ok);
-      --in_events_;
-      ++events_;
-    } while (!Leave());
-  }
-}
-
-void Pollers::CallCame(const std::string& peer) {
-  const int calls = ++calls_;
-  const int at_work = at_work_;
-  const bool busy = at_work > 1 ? calls >= at_work : calls > 1 || FindsOthersWaiting(peer);
-  if (!busy) return;
-  needed_at_ns_ = absl::GetCurrentTimeNanos();
-  Join();
-}
-
-bool Pollers::FindsOthersWaiting(const std::string& peer) {
-  const size_t connection = std::hash<std::string>()(peer);
-  const bool other = last_connection_.exchange(connection) != connection;
-  if (!event_was_waiting) {
-    others_waiting_ = 0;
-  } else if (other) {
-    ++others_waiting_;
-  }
-  return others_waiting_ > kOthersWaiting;
-}
-
-void Pollers::Join() {
-  if (at_work_ >= most_threads_) return;
-  const std::lock_guard lock(mutex_);
-  const int free = parked_ + (deputy_ ? 1 : 0) - to_join_;
-  if (free <= 0) return;
-  ++to_join_;
-  ++at_work_;
-  if (parked_ >= to_join_) {
-    wanted_.notify_one();
-  } else {
-    deputy_wanted_.notify_one();
-  }
-}
-
-bool Pollers::Leave() {
-  if (in_events_ >= at_work_ - 1) return false;  // nobody else would wait for events
-  const int64_t now = absl::GetCurrentTimeNanos();
-  int64_t needed_at = needed_at_ns_;
-  if (now - needed_at < kSurplusNs) return false;
-  if (!needed_at_ns_.compare_exchange_strong(needed_at, now)) return false;  // one at a time
-  --at_work_;
-  if (in_events_ < at_work_) return true;
-  ++at_work_;  // meanwhile the others have got events, perhaps to be stuck there
-  return false;
-}
-
-bool Pollers::WaitUntilWanted() {
-  std::unique_lock lock(mutex_);
-  const auto wanted = [this] { return to_join_ > 0 || over_; };
-  while (!wanted()) {
-    if (deputy_) {
-      ++parked_;
-      wanted_.wait(lock, [&] { return wanted() || !deputy_; });
-      --parked_;
-      continue;
+      case grpc::CompletionQueue::GOT_EVENT:
+        Handle(queue, tag, ok);
+        break;
+      case grpc::CompletionQueue::TIMEOUT:
+        break;
     }
-    deputy_ = true;
-    if (!deputy_wanted_.wait_for(lock, kLookForStall, wanted)) LookForStall();
-    deputy_ = false;
-    if (wanted()) wanted_.notify_one();  // for the next deputy
+    if (queue.in_events >= queue.threads - 1) continue;
+    if (--queue.threads > queue.in_events) return;
+    ++queue.threads;  // meanwhile the others have got events, perhaps to be stuck there
   }
-  if (over_) return false;
-  --to_join_;
-  return true;
 }
 
-void Pollers::LookForStall() {
-  const uint64_t events = events_;
-  if (in_events_ >= at_work_ && events == events_at_last_look_) {
-    ++to_join_;
-    ++at_work_;
+void Pollers::HelpWhoIsStuck() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    ++spare_;
+    help_wanted_.wait(lock, [this] { return !stuck_.empty() || stopping_; });
+    --spare_;
+    if (stopping_) return;
+    Queue& queue = *stuck_.back();
+    stuck_.pop_back();
+    lock.unlock();
+    ++helping_;
+    Help(queue);
+    --helping_;
+    lock.lock();
   }
-  events_at_last_look_ = events;
+}
+
+void Pollers::Watch() {
+  std::unique_lock lock(mutex_);
+  while (!stop_.wait_for(lock, kLookEvery, [this] { return stopping_; })) {
+    for (Queue& queue : queues_) {
+      if (!IsStuck(queue) || std::cmp_greater_equal(stuck_.size(), spare_)) continue;
+      ++queue.threads;
+      stuck_.push_back(&queue);
+      help_wanted_.notify_one();
+    }
+  }
+}
+
+bool Pollers::IsStuck(Queue& queue) {
+  const uint64_t handled = queue.handled;
+  const bool busy = queue.in_events >= queue.threads;
+  const bool stuck = busy && queue.was_busy && handled == queue.had_handled;
+  queue.was_busy = busy;
+  queue.had_handled = handled;
+  return stuck;
 }
 
 }  // namespace gemm

@@ -1,9 +1,10 @@
-// The threads that take gRPC's events, as many at a time as calls keep busy.
+// The threads that take gRPC's events: one for each of several queues, among which gRPC shares out
+// the connections.
 //
-// Every thread that waits in gRPC's queue costs each event a wake-up of another one: gRPC (1.51)
-// makes the next thread its poller before it handles what the last one found, and wakes one more
-// for each operation that ends at once. A wake-up is 45 to 75 us on virtual cores that went to
-// sleep. So one thread serves one caller alone, and others join it as there is more to do.
+// A queue's thread finds what happens on its own connections and handles it to the end, so that it
+// wakes nobody. Threads that wait in one queue cost each event wake-ups of others of them: gRPC
+// (1.51) makes the next thread its poller before it handles what the last one found, and wakes one
+// more for each operation that ends at once.
 
 #ifndef GEMMD_SERVER_RPC_POLLERS_H_
 #define GEMMD_SERVER_RPC_POLLERS_H_
@@ -12,18 +13,15 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <mutex>
-#include <string>
 #include <thread>
 #include <vector>
 
-#include "absl/time/time.h"
-
 namespace gemm {
 
-// A tag of the queue: what is to be done when it comes out.
+// A tag of a queue: what is to be done when it comes out.
 class Event {
  public:
   virtual void Happen(bool ok) = 0;
@@ -32,54 +30,54 @@ class Event {
   ~Event() = default;
 };
 
-// Thread-safe.
 class Pollers {
  public:
-  // Every tag of `queue` is an Event. `most_threads` are at work at most, and of `spare_threads`
-  // one more each time that all of them are stuck in events: as many as may be stuck for long.
-  Pollers(grpc::CompletionQueue& queue, int most_threads, int spare_threads);
-  ~Pollers();  // the queue has been shut down
+  // Every tag of `queues` is an Event. When a queue's thread has been stuck in one for 100 to 200
+  // ms, one of `spare_threads` serves the queue: as many as may be stuck for long.
+  Pollers(const std::vector<grpc::CompletionQueue*>& queues, int spare_threads);
+  ~Pollers();  // the queues have been shut down
 
   Pollers(const Pollers&) = delete;
   Pollers& operator=(const Pollers&) = delete;
 
-  // From one of the threads, for each call that has come and when it goes. A call that only waits
-  // for something to change, perhaps for days, may be taken to have gone.
-  void CallCame(const std::string& peer);
-  void CallWent() { --calls_; }
-
-  int at_work() const { return at_work_; }
+  // Spare threads that serve a queue now.
+  int helping() const { return helping_; }
 
  private:
-  void Work();
-  bool WaitUntilWanted();  // false: there will be no more events
-  bool FindsOthersWaiting(const std::string& peer);
-  bool Leave();         // whether this thread was one too many
-  void Join();          // one more, if there is one
-  void LookForStall();  // requires mutex_
+  struct alignas(64) Queue {
+    explicit Queue(grpc::CompletionQueue* queue) : events(queue) {}
 
-  grpc::CompletionQueue& queue_;
-  const int most_threads_;
+    grpc::CompletionQueue* const events;
+    std::atomic<int> threads{1};       // that serve it
+    std::atomic<int> in_events{0};     // of them
+    std::atomic<uint64_t> handled{0};  // events
 
-  std::atomic<int> calls_{0};
-  std::atomic<int> at_work_{1};    // threads in the queue or in an event
-  std::atomic<int> in_events_{0};  // of them
-  std::atomic<uint64_t> events_{0};
-  std::atomic<size_t> last_connection_{0};  // while one thread is at work
-  std::atomic<int> others_waiting_{0};      // likewise: in a row
-  std::atomic<int64_t> needed_at_ns_{0};    // when all of them were last of use
+    // Used by Watch alone.
+    bool was_busy = false;
+    uint64_t had_handled = 0;
+  };
+
+  static void Handle(Queue& queue, void* tag, bool ok);
+  static void Serve(Queue& queue);  // until it has been shut down
+  static void Help(Queue& queue);   // or until another thread waits for its events again
+  static bool IsStuck(Queue& queue);
+  void HelpWhoIsStuck();  // what a spare thread does
+  void Watch();
+
+  std::deque<Queue> queues_;
+  std::atomic<int> helping_{0};
 
   std::mutex mutex_;
   // State below is protected by mutex_.
-  std::condition_variable wanted_;
-  std::condition_variable deputy_wanted_;
-  int to_join_ = 1;
-  int parked_ = 0;       // threads that wait for wanted_
-  bool deputy_ = false;  // there is one that also looks for a stall
-  bool over_ = false;
-  uint64_t events_at_last_look_ = 0;
+  std::condition_variable stop_;
+  std::condition_variable help_wanted_;
+  std::vector<Queue*> stuck_;  // that a spare thread is to serve
+  int spare_ = 0;              // threads that wait for help_wanted_
+  bool stopping_ = false;
 
-  std::vector<std::thread> threads_;
+  std::vector<std::thread> servers_;
+  std::vector<std::thread> helpers_;
+  std::thread watcher_;
 };
 
 }  // namespace gemm

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gemm/v1/gemm.grpc.pb.h"
@@ -121,8 +122,9 @@ int ExecutorThreads(int asked) {
   return std::max(2, static_cast<int>(std::thread::hardware_concurrency()) / 2);
 }
 
-int PollerThreads() {
-  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 2, 16);
+// Each with a thread. One that is busy holds up its other connections, so one for each core.
+int PolledQueues() {
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 2, 32);
 }
 
 // A device that hangs keeps the callers' threads that run small products in its lanes.
@@ -176,7 +178,7 @@ class RpcServerImpl final : public RpcServer {
         grpc::InsecureServerCredentials());
     SetTransport(options_.message_limit_bytes, builder);
     builder.RegisterAsyncGenericService(&calls_.service());
-    queue_ = builder.AddCompletionQueue();
+    for (int i = 0; i < PolledQueues(); ++i) queues_.push_back(builder.AddCompletionQueue());
     if (options_.reflection) {
       builder.RegisterService(&listed_service_);
     } else {
@@ -184,8 +186,11 @@ class RpcServerImpl final : public RpcServer {
     }
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) return absl::InternalError("gRPC does not start");
-    pollers_.emplace(*queue_, PollerThreads(), SparePollerThreads(context_.engine));
-    calls_.Open(*queue_, *pollers_);
+    std::vector<grpc::ServerCompletionQueue*> queues;
+    for (const auto& queue : queues_) queues.push_back(queue.get());
+    pollers_.emplace(std::vector<grpc::CompletionQueue*>(queues.begin(), queues.end()),
+                     SparePollerThreads(context_.engine));
+    calls_.Open(queues);
     listener_.Start([this](int listening_fd, int fd) {
       grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
       connection.listener_fd = listening_fd;
@@ -216,7 +221,7 @@ class RpcServerImpl final : public RpcServer {
     listener_.Stop();
     server_->Shutdown(absl::ToChronoTime(std::min(deadline, absl::Now() + kControlCallsEnd)));
     calls_.WaitForNone();
-    queue_->Shutdown();
+    for (const auto& queue : queues_) queue->Shutdown();
     pollers_.reset();
     server_.reset();
   }
@@ -237,7 +242,7 @@ class RpcServerImpl final : public RpcServer {
   CallSource calls_;
   ListedService listed_service_;
   int port_ = 0;
-  std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues_;
   std::optional<Pollers> pollers_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;

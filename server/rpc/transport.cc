@@ -3,6 +3,7 @@
 #include <grpc/grpc.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 
 namespace gemm {
@@ -14,6 +15,8 @@ constexpr int kKeepaliveTimeMs = 30'000;
 constexpr int kKeepaliveTimeoutMs = 20'000;
 
 }  // namespace
+
+void SetPolling() { setenv("GRPC_POLL_STRATEGY", "poll", /*overwrite=*/0); }
 
 void SetTransport(uint64_t message_limit_bytes, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);

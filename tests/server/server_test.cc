@@ -19,11 +19,15 @@
 #include "grpc/health/v1/health.pb.h"
 #include "server/engine/cpu_device.h"
 #include "server/open_devices.h"
+#include "server/rpc/transport.h"
 #include "tests/server/engine/puppet_device.h"
 #include "tests/server/engine/run_one.h"
 
 namespace gemm {
 namespace {
+
+// As main does, before gRPC starts.
+[[maybe_unused]] const bool kPolling = (SetPolling(), true);
 
 namespace fs = std::filesystem;
 using grpc::health::v1::HealthCheckResponse;

@@ -4,31 +4,36 @@
 #include <grpcpp/completion_queue.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
+#include <cstdlib>
 #include <functional>
-#include <memory>
-#include <mutex>
+#include <optional>
 #include <set>
-#include <string>
 #include <thread>
 #include <utility>
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "server/rpc/transport.h"
 
 namespace gemm {
 namespace {
 
-constexpr int kThreads = 4;
-constexpr int kSpare = 2;
+// As main does, before gRPC starts.
+[[maybe_unused]] const bool kPolling = (SetPolling(), true);
+
+constexpr int kSpare = 3;
 
 class PollersTest : public testing::Test {
  protected:
-  ~PollersTest() override { queue_.Shutdown(); }
+  ~PollersTest() override {
+    for (grpc::CompletionQueue& queue : queues_) queue.Shutdown();
+  }
 
-  // An event that comes at once, or as soon as `after` has passed.
-  void Post(std::function<void()> act, absl::Duration after = absl::ZeroDuration()) {
+  // An event that comes at once.
+  void Post(int queue, std::function<void()> act) {
     class Posted final : public Event {
      public:
       explicit Posted(std::function<void()> act) : act_(std::move(act)) {}
@@ -43,127 +48,97 @@ class PollersTest : public testing::Test {
       const std::function<void()> act_;
     };
     auto* const event = new Posted(std::move(act));
-    event->alarm.Set(&queue_, absl::ToChronoTime(absl::Now() + after), static_cast<Event*>(event));
+    event->alarm.Set(&queues_[queue], absl::ToChronoTime(absl::Now()), static_cast<Event*>(event));
   }
 
-  void PostAndWait(const std::function<void()>& act) {
+  void PostAndWait(
+      int queue, const std::function<void()>& act = [] {}) {
     absl::Notification happened;
-    Post([&] {
+    Post(queue, [&] {
       act();
       happened.Notify();
     });
     happened.WaitForNotification();
   }
 
-  // One call after another, from the given connection.
-  void CallOnce(const std::string& peer) {
-    PostAndWait([&] { pollers_.CallCame(peer); });
-    PostAndWait([&] { pollers_.CallWent(); });
-  }
-
-  bool Reaches(int at_work) {
-    for (int i = 0; i < 500 && pollers_.at_work() != at_work; ++i) {
-      CallOnce("quiet");  // a thread goes after an event
-      absl::SleepFor(absl::Milliseconds(10));
+  // Events of a queue that stay until Release.
+  void PostStuck(int queue, int count) {
+    const int before = stuck_;
+    for (int i = 0; i < count; ++i) {
+      Post(queue, [this] {
+        ++stuck_;
+        release_.WaitForNotification();
+        --stuck_;
+      });
     }
-    return pollers_.at_work() == at_work;
+    while (stuck_ < before + count) absl::SleepFor(absl::Milliseconds(1));
+  }
+  void Release() {
+    release_.Notify();
+    while (stuck_ > 0) absl::SleepFor(absl::Milliseconds(1));
   }
 
-  grpc::CompletionQueue queue_;
-  Pollers pollers_{queue_, kThreads, kSpare};
+  bool HelpersLeave() {
+    for (int i = 0; i < 2000 && pollers_.helping() > 0; ++i) absl::SleepFor(absl::Milliseconds(10));
+    return pollers_.helping() == 0;
+  }
+
+  std::array<grpc::CompletionQueue, 2> queues_;
+  absl::Notification release_;
+  std::atomic<int> stuck_{0};
+  Pollers pollers_{{&queues_[0], &queues_[1]}, kSpare};
 };
 
-TEST_F(PollersTest, OneThreadServesOneCaller) {
-  std::set<std::thread::id> threads;
-  for (int i = 0; i < 500; ++i) {
-    PostAndWait([&] {
-      pollers_.CallCame("a");
-      threads.insert(std::this_thread::get_id());
-    });
-    PostAndWait([&] {
-      pollers_.CallWent();
-      threads.insert(std::this_thread::get_id());
-    });
+TEST(SetPollingTest, TheEnvironmentHasItsWay) {
+  constexpr char kVariable[] = "GRPC_POLL_STRATEGY";
+  unsetenv(kVariable);
+  SetPolling();
+  EXPECT_STREQ(getenv(kVariable), "poll");
+  setenv(kVariable, "epoll1", /*overwrite=*/1);
+  SetPolling();
+  EXPECT_STREQ(getenv(kVariable), "epoll1");
+}
+
+TEST_F(PollersTest, OneThreadHandlesTheEventsOfAQueue) {
+  std::array<std::set<std::thread::id>, 2> threads;
+  for (int i = 0; i < 300; ++i) {
+    for (int queue = 0; queue < 2; ++queue) {
+      PostAndWait(queue, [&] { threads[queue].insert(std::this_thread::get_id()); });
+    }
   }
-  EXPECT_EQ(threads.size(), 1u);
-  EXPECT_EQ(pollers_.at_work(), 1);
-}
-
-TEST_F(PollersTest, OthersJoinForCallsAtATimeAndGoAfterwards) {
-  for (int i = 0; i < 3 * kThreads; ++i) PostAndWait([&] { pollers_.CallCame("a"); });
-  EXPECT_EQ(pollers_.at_work(), kThreads);
-  for (int i = 0; i < 3 * kThreads; ++i) PostAndWait([&] { pollers_.CallWent(); });
-  EXPECT_TRUE(Reaches(1)) << pollers_.at_work();
-}
-
-TEST_F(PollersTest, ThoseThatJoinedRunEventsAtTheSameTime) {
-  for (int i = 0; i < 2 * kThreads; ++i) PostAndWait([&] { pollers_.CallCame("a"); });
-  std::atomic<int> running{0};
-  std::atomic<int> ended{0};
-  for (int i = 0; i < kThreads; ++i) {
-    Post([&] {
-      ++running;
-      while (running < kThreads) std::this_thread::yield();  // for ever, unless they do
-      ++ended;
-    });
-  }
-  while (ended < kThreads) absl::SleepFor(absl::Milliseconds(1));
-}
-
-// A thread that runs each call from its headers to its end never sees two at a time.
-TEST_F(PollersTest, AnotherJoinsWhenCallsOfOtherConnectionsAlwaysWait) {
-  std::atomic<int> calls{0};
-  std::atomic<bool> over{false};
-  const std::function<void(std::string)> call = [&](const std::string& peer) {
-    pollers_.CallCame(peer);
-    absl::SleepFor(absl::Milliseconds(1));
-    pollers_.CallWent();
-    ++calls;
-    if (!over) Post([&call, peer] { call(peer); });
-  };
-  for (const char* peer : {"a", "b", "c"}) Post([&call, peer] { call(peer); });
-  const absl::Time end = absl::Now() + absl::Seconds(20);
-  while (pollers_.at_work() == 1 && absl::Now() < end) absl::SleepFor(absl::Milliseconds(1));
-  EXPECT_GT(pollers_.at_work(), 1);
-  over = true;
-  EXPECT_TRUE(Reaches(1));
+  EXPECT_EQ(threads[0].size(), 1u);
+  EXPECT_EQ(threads[1].size(), 1u);
+  EXPECT_NE(threads[0], threads[1]);
 }
 
 TEST_F(PollersTest, AStuckEventHoldsNoOtherUp) {
-  absl::Notification release;
-  absl::Notification ended;
-  Post([&] {
-    release.WaitForNotification();
-    ended.Notify();
-  });
-  std::atomic<int> others{0};
-  for (int i = 0; i < 20; ++i) PostAndWait([&] { ++others; });
-  EXPECT_EQ(others, 20);
-  release.Notify();
-  ended.WaitForNotification();
-  EXPECT_TRUE(Reaches(1));
+  PostStuck(0, 1);
+  for (int queue = 0; queue < 2; ++queue) {
+    for (int i = 0; i < 20; ++i) PostAndWait(queue);
+  }
+  EXPECT_EQ(pollers_.helping(), 1);
+  Release();
+  EXPECT_TRUE(HelpersLeave());
 }
 
-TEST_F(PollersTest, ThereIsAThreadForEventsThoughAllThatMayJoinAreStuck) {
-  for (int i = 0; i < 3 * kThreads; ++i) PostAndWait([&] { pollers_.CallCame("a"); });
-  EXPECT_EQ(pollers_.at_work(), kThreads);
-  absl::Notification release;
-  std::atomic<int> stuck{0};
-  for (int i = 0; i < kThreads + kSpare - 1; ++i) {
-    Post([&] {
-      ++stuck;
-      release.WaitForNotification();
-      --stuck;
+TEST_F(PollersTest, NorDoAsManyAsThereAreSpareThreads) {
+  PostStuck(0, 2);
+  PostStuck(1, 1);
+  for (int queue = 0; queue < 2; ++queue) PostAndWait(queue);
+  EXPECT_EQ(pollers_.helping(), kSpare);
+  Release();
+  EXPECT_TRUE(HelpersLeave());
+}
+
+TEST_F(PollersTest, NobodyHelpsAQueueThatIsBusyAndNotStuck) {
+  std::atomic<bool> helped{false};
+  for (int i = 0; i < 25; ++i) {
+    PostAndWait(0, [&] {
+      absl::SleepFor(absl::Milliseconds(20));
+      if (pollers_.helping() > 0) helped = true;
     });
   }
-  while (stuck < kThreads + kSpare - 1) absl::SleepFor(absl::Milliseconds(1));
-  int others = 0;
-  for (int i = 0; i < 20; ++i) PostAndWait([&] { ++others; });
-  EXPECT_EQ(others, 20);
-  release.Notify();
-  while (stuck > 0) absl::SleepFor(absl::Milliseconds(1));
-  for (int i = 0; i < 3 * kThreads; ++i) PostAndWait([&] { pollers_.CallWent(); });
-  EXPECT_TRUE(Reaches(1));
+  EXPECT_FALSE(helped);
 }
 
 }  // namespace
