@@ -11,8 +11,9 @@ namespace {
 
 // A kernel that a row does not name took longer there than so many times its fastest.
 constexpr double kUnnamed = 1.5;
-// What is modelled at so many times the least is slower, however wrong the model may be.
-constexpr double kHopeless = 4;
+// What is modelled at so many times what another should take is slower, however wrong the model may
+// be.
+constexpr double kHopeless = 2.5;
 // Of the model beside a table's rows: it counts as one four octaves away on which it is right.
 constexpr double kModelWeight = 1.0 / 16;
 // By how much another class has to be faster than sequential sums for one product: batches of it
@@ -108,11 +109,24 @@ class Chooser {
   struct Contender {
     KernelRef kernel;
     double modelled;
+    size_t order;  // in the registry
+  };
+
+  struct NearProduct {
+    const TuningRow* row;
+    Problem product;
+    double squared_distance;
   };
 
   // No measured row says anything of a product without a sum.
-  NearRows RowsFor(const Problem& problem) const {
-    return ReadsAB(problem) ? NearestRows(table_, problem) : NearRows{};
+  std::vector<NearProduct> RowsFor(const Problem& problem) const {
+    std::vector<NearProduct> products;
+    if (!ReadsAB(problem)) return products;
+    const NearRows found = NearestRows(table_, problem);
+    for (const NearRows::Near& near : found.span()) {
+      products.push_back({near.row, ProductOf(*near.row), near.squared_distance});
+    }
+    return products;
   }
 
   struct Known {
@@ -134,9 +148,8 @@ class Chooser {
 
   // How long a kernel took over how long it should have, as a logarithm. Nothing where it could not
   // run, or should have taken longer than is known.
-  std::optional<double> ErrorAt(const TuningRow& row, const KernelRef& kernel,
+  std::optional<double> ErrorAt(const Problem& product, const KernelRef& kernel,
                                 const Known& known) const {
-    const Problem product = ProductOf(row);
     if (!kernel.family->WhyNot(product, device_, kernel.config).empty()) return std::nullopt;
     const double modelled = kernel.family->ModelSeconds(product, device_, kernel.config);
     if (!known.named && modelled >= known.seconds) return std::nullopt;
@@ -145,13 +158,14 @@ class Chooser {
 
   // By the mean of the model's errors at near rows, weighted with the inverse square of their
   // distances. A row of the problem itself speaks alone.
-  Estimate Corrected(double modelled, const NearRows& rows, const KernelRef& kernel) const {
+  Estimate Corrected(double modelled, const std::vector<NearProduct>& rows,
+                     const KernelRef& kernel) const {
     double errors = 0;
     double weights = kModelWeight;
     const TuningRow* nearest = nullptr;
-    for (const NearRows::Near& near : rows.span()) {
+    for (const NearProduct& near : rows) {
       const Known known = KnownOf(*near.row, kernel.get().name);
-      const std::optional<double> error = ErrorAt(*near.row, kernel, known);
+      const std::optional<double> error = ErrorAt(near.product, kernel, known);
       if (!error) continue;
       if (known.named && nearest == nullptr) nearest = near.row;
       if (near.squared_distance == 0) return {modelled * std::exp(*error), nearest};
@@ -161,33 +175,40 @@ class Chooser {
     return {modelled * std::exp(errors / weights), nearest};
   }
 
-  Selection Fastest(const Problem& problem, Class numerics) const {
+  // Those that can run the problem, by their modelled times.
+  std::vector<Contender> Contenders(const Problem& problem, Class numerics) const {
     std::vector<Contender> legal;
-    double least_modelled = 0;
     for (const KernelFamily* family : families_) {
       const int configs = static_cast<int>(family->configs().size());
       for (int config = 0; config < configs; ++config) {
         const KernelRef kernel{family, config};
         if (!Runs(problem, numerics, kernel)) continue;
-        const double modelled = family->ModelSeconds(problem, device_, config);
-        if (legal.empty() || modelled < least_modelled) least_modelled = modelled;
-        legal.push_back({kernel, modelled});
+        legal.push_back({kernel, family->ModelSeconds(problem, device_, config), legal.size()});
       }
     }
+    std::sort(legal.begin(), legal.end(), [](const Contender& a, const Contender& b) {
+      return std::pair(a.modelled, a.order) < std::pair(b.modelled, b.order);
+    });
+    return legal;
+  }
+
+  Selection Fastest(const Problem& problem, Class numerics) const {
+    const std::vector<Contender> legal = Contenders(problem, numerics);
+    const std::vector<NearProduct> rows = RowsFor(problem);
     Selection selection;
-    const NearRows rows = RowsFor(problem);
     double least_seconds = 0;
+    size_t order = 0;
     for (const Contender& contender : legal) {
-      if (contender.modelled > kHopeless * least_modelled) continue;
+      const bool first = selection.kernel.family == nullptr;
+      if (!first && contender.modelled > kHopeless * least_seconds) break;
       const Estimate estimate = Corrected(contender.modelled, rows, contender.kernel);
       const bool binds = !numerics && contender.kernel.get().numerics != NumericsClass::kSequential;
       const double seconds = estimate.seconds + (binds ? kClassSeconds : 0);
-      // Strictly less: a tie stays with the earlier, preferred one.
-      if (selection.kernel.family == nullptr || seconds < least_seconds) {
-        selection.kernel = contender.kernel;
-        selection.row = estimate.row;
-        least_seconds = seconds;
-      }
+      if (!first && std::pair(seconds, contender.order) > std::pair(least_seconds, order)) continue;
+      selection.kernel = contender.kernel;
+      selection.row = estimate.row;
+      least_seconds = seconds;
+      order = contender.order;
     }
     selection.reason = legal.empty()              ? "no kernel can run it"
                        : legal.size() == 1        ? "only one"
