@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <set>
+#include <string>
+#include <string_view>
 
 #include "kernels/bench/literal_devices.h"
 #include "kernels/bench/measured_times.h"
@@ -175,10 +178,25 @@ void KeepLegal(std::vector<ShapeTimes>* times) {
   }
 }
 
+// A kernel without a row has not been measured beside the others, or lost everywhere.
+void PrintUnnamed(const std::vector<ShapeTimes>& times) {
+  std::set<std::string_view> named;
+  for (const ShapeTimes& one : times) {
+    for (const KernelMicroseconds& time : one.kernels) named.insert(time.kernel);
+  }
+  for (const KernelFamily* family : Families()) {
+    for (const KernelConfig& config : family->configs()) {
+      if (named.contains(config.name)) continue;
+      std::printf("%s is in no row\n", std::string(config.name).c_str());
+    }
+  }
+}
+
 int Write(const Flags& flags, const std::vector<std::string>& header,
           std::vector<ShapeTimes> times) {
   if (flags.out.empty()) return 0;
   KeepLegal(&times);
+  PrintUnnamed(times);
   std::ofstream file(flags.out);
   file << TableText("kSm90", header, std::move(times));
   return file.flush() ? 0 : Refuse("cannot write " + flags.out);
