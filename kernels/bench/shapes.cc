@@ -193,6 +193,9 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
   cases.Add("lanes", 1501, 16, 2049, 2, {.transpose_b = true, .padding = 4, .beta = 1});
   cases.Add("lanes", 3, 4101, 260, 17, {.broadcast_b = true, .beta = 1});
   cases.Add("lanes", 5, 130, 20000, 2, {.transpose_b = true, .padding = 1, .alpha = 2});
+  // Strips that are whole, and one that is cut.
+  cases.Add("lanes", 34, 8457, 520, 1, {.beta = 2});
+  cases.Add("lanes", 8457, 33, 515, 2, {.transpose_b = true, .padding = 3, .beta = 1});
   if (dtype == DType::kF32) {
     // Enough tiles of a narrow or a middling result that k is shared by warps alone.
     cases.Add("quarters", 12, 33000, 130, 1, {.alignment_bytes = 256});

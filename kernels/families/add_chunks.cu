@@ -16,12 +16,23 @@ constexpr int kColumns = 32;
 constexpr int kMostChunks = 256;  // 32 KiB of sums
 constexpr int64_t kMaxBlocks = int64_t{1} << 20;
 
+// Where the sum of an element's first chunk is: of element (row, j), rows of all matrices counted.
+__device__ __forceinline__ const float* FirstChunk(const StridedGemm<float>& p,
+                                                   const ChunkSums& sums, int64_t batch, int64_t i,
+                                                   int64_t j) {
+  return sums.partial +
+         (sums.across ? (batch * p.n + j) * sums.pitch + i : (batch * p.m + i) * sums.pitch + j);
+}
+
+__device__ __forceinline__ int64_t ChunkStride(const StridedGemm<float>& p, const ChunkSums& sums) {
+  return p.batch_count * (sums.across ? p.n : p.m) * sums.pitch;
+}
+
 __global__ void __launch_bounds__(kThreads)
     AddFewChunks(const StridedGemm<float> p, const ChunkSums sums) {
   WaitForKernelBefore();
-  const int64_t rows = p.batch_count * p.m;
-  const int64_t elements = rows * p.n;
-  const int64_t chunk_stride = rows * sums.pitch;
+  const int64_t elements = p.batch_count * p.m * p.n;
+  const int64_t chunk_stride = ChunkStride(p, sums);
   for (int64_t e = int64_t{blockIdx.x} * kThreads + threadIdx.x; e < elements;
        e += int64_t{gridDim.x} * kThreads) {
     // Divisions of 64 bits would take longer than the sum.
@@ -29,12 +40,12 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t row =
         small ? int64_t{static_cast<uint32_t>(e) / static_cast<uint32_t>(p.n)} : e / p.n;
     const int64_t j = e - row * p.n;
-    const float* from = sums.partial + row * sums.pitch + j;
+    const int64_t batch =
+        small ? int64_t{static_cast<uint32_t>(row) / static_cast<uint32_t>(p.m)} : row / p.m;
+    const float* from = FirstChunk(p, sums, batch, row - batch * p.m, j);
     float total = from[0];
 #pragma unroll 8
     for (int c = 1; c < sums.chunks; ++c) total = __fadd_rn(total, from[c * chunk_stride]);
-    const int64_t batch =
-        small ? int64_t{static_cast<uint32_t>(row) / static_cast<uint32_t>(p.m)} : row / p.m;
     StoreElement(p, batch, row - batch * p.m, j, total);
   }
 }
@@ -46,17 +57,18 @@ __global__ void __launch_bounds__(kThreads)
   const int x = static_cast<int>(threadIdx.x) % kColumns;
   const int y = static_cast<int>(threadIdx.x) / kColumns;
   const int64_t rows = p.batch_count * p.m;
-  const int64_t chunk_stride = rows * sums.pitch;
+  const int64_t chunk_stride = ChunkStride(p, sums);
   const int64_t blocks_a_row = (p.n + kColumns - 1) / kColumns;
   for (int64_t block = blockIdx.x; block < rows * blocks_a_row; block += gridDim.x) {
     const int64_t row = block / blocks_a_row;
     const int64_t j = (block - row * blocks_a_row) * kColumns + x;
-    const float* from = sums.partial + row * sums.pitch + j;
+    const int64_t batch = row / p.m;
+    const float* from = FirstChunk(p, sums, batch, row - batch * p.m, j);
     float total = 0;
     for (int c0 = 0; c0 < sums.chunks; c0 += kMostChunks) {
       const int count = min(kMostChunks, sums.chunks - c0);
       if (j < p.n) {
-#pragma unroll 8
+#pragma unroll 16
         for (int c = y; c < count; c += kThreads / kColumns) {
           fetched[c][x] = from[(c0 + c) * chunk_stride];
         }
@@ -65,15 +77,12 @@ __global__ void __launch_bounds__(kThreads)
       if (y == 0) {
         // The first sum as it is: 0 + -0 would not be.
         if (c0 == 0) total = fetched[0][x];
-#pragma unroll 8
+#pragma unroll 32
         for (int c = c0 == 0 ? 1 : 0; c < count; ++c) total = __fadd_rn(total, fetched[c][x]);
       }
       __syncthreads();
     }
-    if (y == 0 && j < p.n) {
-      const int64_t batch = row / p.m;
-      StoreElement(p, batch, row - batch * p.m, j, total);
-    }
+    if (y == 0 && j < p.n) StoreElement(p, batch, row - batch * p.m, j, total);
   }
 }
 

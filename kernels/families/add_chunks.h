@@ -17,6 +17,7 @@ struct ChunkSums {
   const float* partial = nullptr;
   int64_t pitch = 0;
   int chunks = 0;
+  bool across = false;  // [chunk][batch][n][pitch] instead
 };
 
 cudaError_t PrepareAddChunks();

@@ -13,17 +13,21 @@
 //             | of k                  |    to 16 of x's rows, and of k four in turn with the lanes
 //             +-----------------------+    of its warp (sum_order.h).
 //
-//   Up to 16 rows: 4 lanes, 32 of j, 2 or 3 stages of 33 to 48 KiB, two blocks a multiprocessor.
-//   Up to 32: 2 lanes, 64 of j; up to 64: 1 lane. One block, 2 or 3 stages of up to 96 KiB.
+//   Up to 16 rows: 4 lanes, 32 of j, 2 or 3 stages of 33 to 57 KiB, up to two blocks a
+//   multiprocessor. Up to 32: 2 lanes, 64 of j; up to 64: 1 lane. One block, 2 or 3 stages of up to
+//   96 KiB.
 //
 // A warp has a ring of its own, of steps of the matrix and of x, which lie as in memory, k
-// contiguous or not: 16 bytes are four products of a line, or four lines of a product. From 8 rows
-// on steps come by boxes of the copy engine, one thread asking, since other copies take as many
-// issue slots as the arithmetic. Below, and where rows are not 16-byte aligned or no engine is,
-// they come by cp.async, 16 bytes or 4 at a time. The same bits either way.
+// contiguous or not: 16 bytes are four products of a line, or four lines of a product. Of rows that
+// are 16-byte aligned, from 8 rows of x on, steps come by boxes of the copy engine, one thread
+// asking, since other copies take as many issue slots as the arithmetic; below by cp.async. Of other
+// rows, and where no engine is, cp.async copies the aligned 16 bytes that hold an element of the
+// row, so that it lies shifted by 0 to 3 elements, and the reader takes single elements. (A box
+// cannot begin but at a multiple of 16 bytes: the copy engine faults.) The same bits either way.
 //
 // Lanes are added by shuffles, warps through shared memory. k is cut into chunks where strips of j
-// do not fill the device. They are summed
+// do not fill the device, of more than 16 rows also of those strips alone that are left over when
+// the others fill it (LaneOrder). They are summed
 //   one by one     by the same block, where the batch fills the device;
 //   in a cluster   of two blocks, which write their sums to each other's shared memory;
 //   on their own   leaving their sums in the workspace to a second pass, elsewhere.
@@ -36,8 +40,9 @@
 // contiguous a third slower, 24.3 against 19.8 at 8 rows; contiguous parts of k for each warp
 // instead of blocks in turn, 20.6. Reading x costs half as much where neighbouring threads ask for
 // the same 16 bytes (2.1 cycles of 4), and no other sharing helps. Lost: clusters of 4, 30 us
-// against 21 with a second pass at 2048 x 32 x 2048, since they do not all fit at once; 8 of j
-// a thread up to 16 rows, 22 us at 16.
+// against 21 with a second pass at 2048 x 32 x 2048, since 30 fit at once; 8 of j a thread up to 16
+// rows, 22 us at 16; every operand in four boxes of each fourth row, 1 to 3 us more from 16 rows on,
+// 8 cycles a box; steps of 16 for 24 and 32 rows, another 2 us.
 
 #include <algorithm>
 #include <array>
@@ -56,36 +61,61 @@
 namespace gemm {
 namespace {
 
-// With clusters and boxes, and without.
+// With clusters, and without.
 constexpr KernelConfig kConfigs[] = {
     {"skinny_f32_sm90_clusters", DType::kF32, NumericsClass::kChunkedLanes},
     {"skinny_f32_lanes", DType::kF32, NumericsClass::kChunkedLanes},
 };
-constexpr int kHopper = 0;
+constexpr int kClusters = 0;
 
-constexpr int kRows[] = {1, 2, 4, 8, 16, 24, 32, 48, 64};
-constexpr int kRowCounts = static_cast<int>(std::size(kRows));
-static_assert(kRows[kRowCounts - 1] >= kMostSkinnyTile);
+// Whether there is a copy engine for boxes.
+constexpr int kBoxes = 1;  // the variant of a plan
+bool HasBoxes(const DeviceInfo& device) { return device.compute_capability == 90; }
+
+// A number of rows of x for which there are kernels.
+struct RowCount {
+  int rows;
+  bool if_along = true;   // where x has k contiguous
+  bool if_across = true;  // where it has the rows contiguous
+  bool if_shifted = true;
+};
+// Whatever its rows, few are lines with k contiguous.
+constexpr RowCount kRowCounts[] = {{.rows = 1, .if_across = false},
+                                   {.rows = 2, .if_across = false},
+                                   {.rows = 4},
+                                   {.rows = 8},
+                                   {.rows = 16},
+                                   {.rows = 24, .if_shifted = false},
+                                   {.rows = 32},
+                                   {.rows = 40, .if_across = false},
+                                   {.rows = 48, .if_along = false},
+                                   {.rows = 64}};
+constexpr int kCounts = static_cast<int>(std::size(kRowCounts));
+static_assert(kRowCounts[kCounts - 1].rows >= kMostSkinnyTile);
 constexpr int kRowsByBoxes = 8;  // and more
-constexpr auto kSharedBytes = []<int... I>(std::integer_sequence<int, I...>) {
-  return std::array{SkinnyShape<kRows[I]>::kSharedBytes...};
+
+constexpr bool HasKernel(int index, bool x_along, SkinnyFeed feed) {
+  const RowCount& count = kRowCounts[index];
+  return (x_along ? count.if_along : count.if_across) &&
+         (feed == SkinnyFeed::kShifted
+              ? count.if_shifted
+              : (feed == SkinnyFeed::kBoxes) == (count.rows >= kRowsByBoxes));
 }
-(std::make_integer_sequence<int, kRowCounts>());
 
 // For the cost model: NVIDIA H200, 2026-11-30. Fractions are of the memory's rate by its clocks and
 // of the arithmetic peak.
 constexpr double kMemoryFraction = 0.87;
-constexpr double kMathFraction = 0.62;
-constexpr double kCopiedMathFraction = 0.4;  // where boxes would be, but cannot be
-constexpr double kBegin = 100;               // beginning and ending a block, in products
+constexpr double kMathFraction = 0.66;
+// Of rows of any alignment: more of the memory's rows are read than the products have, and elements
+// are loaded one at a time.
+constexpr double kShiftedMemoryFraction = 0.6;
+constexpr double kShiftedMathFraction = 0.4;
+constexpr double kShiftedFewFraction = 0.28;  // up to 16 rows
+constexpr double kBegin = 100;                // beginning and ending a block, in products
 constexpr double kStartSeconds = 2.6e-6;
 constexpr double kClusterSeconds = 1.0e-6;
 constexpr double kSecondPassSeconds = 2.1e-6;
 constexpr double kPartialBytesPerSecond = 2.5e12;
-// Of an element that is copied by itself: of x, and of the matrix with j or k contiguous.
-constexpr double kCopyXSeconds = 0.24e-9;
-constexpr double kCopyAcrossSeconds = 0.09e-9;
-constexpr double kCopyAlongSeconds = 0.16e-9;
 
 constexpr int64_t kMaxGridX = (int64_t{1} << 31) - 1;
 constexpr int64_t kMaxGridZ = 65535;
@@ -93,107 +123,56 @@ constexpr int64_t kTogether = 2;         // blocks of a cluster
 constexpr int64_t kEnoughBlocks = 1024;  // fill any device without a cut of k
 constexpr int64_t kMaxPartialBytes = int64_t{64} << 20;
 
-template <int I, bool kXAlong, bool kAlong, bool kBoxes>
-__global__ void __launch_bounds__(kSkinnyThreads, SkinnyShape<kRows[I]>::kBlocks)
+template <int I, bool kXAlong, bool kAlong, SkinnyFeed kFeed>
+__global__ void __launch_bounds__(kSkinnyThreads, SkinnyShape<kRowCounts[I].rows, kFeed>::kBlocks)
     Skinny(const __grid_constant__ CUtensorMap map_x,
            const __grid_constant__ CUtensorMap map_matrix, const __grid_constant__ SkinnyGemm g) {
-  if constexpr (!kBoxes) {
-    SkinnyMultiply<kRows[I], kXAlong, kAlong, false>(g, nullptr, nullptr);
+  using Shape = SkinnyShape<kRowCounts[I].rows, kFeed>;
+  if constexpr (kFeed != SkinnyFeed::kBoxes) {
+    SkinnyMultiply<Shape, kXAlong, kAlong>(g, nullptr, nullptr);
   } else {
 #if __CUDA_ARCH__ >= 900
-    SkinnyMultiply<kRows[I], kXAlong, kAlong, true>(g, &map_x, &map_matrix);
+    SkinnyMultiply<Shape, kXAlong, kAlong>(g, &map_x, &map_matrix);
 #endif
   }
 }
 
-using Kernel = void (*)(CUtensorMap, CUtensorMap, SkinnyGemm);
+struct Kernel {
+  void (*function)(CUtensorMap, CUtensorMap, SkinnyGemm) = nullptr;
+  int step = 0;
+  size_t shared_bytes = 0;
+};
 
-// Fewer than four rows are lines with k contiguous, whatever they are in memory.
-template <int I, bool kXAlong, bool kAlong, bool kBoxes>
+template <int I, bool kXAlong, bool kAlong, SkinnyFeed kFeed>
 constexpr Kernel KernelOf() {
-  if constexpr (kBoxes && kRows[I] < kRowsByBoxes) {
-    return nullptr;
+  if constexpr (HasKernel(I, kXAlong, kFeed)) {
+    using Shape = SkinnyShape<kRowCounts[I].rows, kFeed>;
+    return {Skinny<I, kXAlong, kAlong, kFeed>, Shape::kStep, Shape::kSharedBytes};
   } else {
-    return Skinny < I, kXAlong || (kRows[I] < 4), kAlong, kBoxes > ;
+    return {};
   }
 }
 
-// By index of kRows, [x with k contiguous][the matrix with k contiguous][boxes].
-struct KernelsOfRows {
-  Kernel by_feed[2][2][2];
+// By index of kRowCounts, feed, [x with k contiguous][the matrix with k contiguous].
+struct KernelsOfFeed {
+  Kernel by_layout[2][2];
 };
-template <int I>
-constexpr KernelsOfRows kKernelsOfRows = {
-    {{{KernelOf<I, false, false, false>(), KernelOf<I, false, false, true>()},
-      {KernelOf<I, false, true, false>(), KernelOf<I, false, true, true>()}},
-     {{KernelOf<I, true, false, false>(), KernelOf<I, true, false, true>()},
-      {KernelOf<I, true, true, false>(), KernelOf<I, true, true, true>()}}}};
+template <int I, SkinnyFeed kFeed>
+constexpr KernelsOfFeed kKernelsOfFeed = {
+    {{KernelOf<I, false, false, kFeed>(), KernelOf<I, false, true, kFeed>()},
+     {KernelOf<I, true, false, kFeed>(), KernelOf<I, true, true, kFeed>()}}};
 constexpr auto kKernels = []<int... I>(std::integer_sequence<int, I...>) {
-  return std::array{kKernelsOfRows<I>...};
+  return std::array{std::array{kKernelsOfFeed<I, SkinnyFeed::kCopies>,
+                               kKernelsOfFeed<I, SkinnyFeed::kBoxes>,
+                               kKernelsOfFeed<I, SkinnyFeed::kShifted>}...};
 }
-(std::make_integer_sequence<int, kRowCounts>());
+(std::make_integer_sequence<int, kCounts>());
+constexpr SkinnyFeed kFeeds[] = {SkinnyFeed::kCopies, SkinnyFeed::kBoxes, SkinnyFeed::kShifted};
 
-Kernel KernelAt(int rows_index, bool x_along, bool along, bool boxes) {
-  return kKernels[static_cast<size_t>(rows_index)]
-      .by_feed[x_along ? 1 : 0][along ? 1 : 0][boxes ? 1 : 0];
+const Kernel& KernelAt(int index, SkinnyFeed feed, bool x_along, bool along) {
+  return kKernels[static_cast<size_t>(index)][static_cast<size_t>(feed)]
+      .by_layout[x_along ? 1 : 0][along ? 1 : 0];
 }
-
-enum class Way { kOneByOne, kCluster, kSecondPass };
-
-// Which operand is x, and how the launch is cut.
-struct Cut {
-  bool x_is_a;
-  int64_t rows;
-  int64_t length;
-  int rows_index;
-  int64_t strips;
-  int64_t chunk_length;
-  int64_t chunks;
-  Way way;
-  int64_t partial_elements;  // 0 but for a second pass
-};
-
-Cut CutOf(const Problem& problem, int config) {
-  Cut cut;
-  cut.x_is_a = problem.m <= problem.n;
-  cut.rows = std::min(problem.m, problem.n);
-  cut.length = std::max(problem.m, problem.n);
-  cut.rows_index = 0;
-  while (cut.rows_index + 1 < kRowCounts && kRows[cut.rows_index] < cut.rows) ++cut.rows_index;
-  cut.strips = TilesOf(cut.length, SkinnyStrip(cut.rows));
-  cut.chunk_length = ChunkLength(NumericsClass::kChunkedLanes, problem);
-  cut.chunks = ReadsAB(problem) ? ChunkCount(NumericsClass::kChunkedLanes, problem) : 1;
-  cut.partial_elements = 0;
-  cut.way = Way::kOneByOne;
-  if (cut.chunks == 1 || cut.strips > kEnoughBlocks / std::max<int64_t>(1, problem.batch_count)) {
-    return cut;
-  }
-  // Fits: few strips and few matrices.
-  const int64_t elements = cut.chunks * problem.m * problem.n * problem.batch_count;
-  if (config == kHopper && cut.chunks == kTogether) {
-    cut.way = Way::kCluster;
-  } else if (elements <= kMaxPartialBytes / static_cast<int64_t>(sizeof(float))) {
-    cut.way = Way::kSecondPass;
-    cut.partial_elements = elements;
-  }
-  return cut;
-}
-
-struct LaunchRecord {
-  SkinnyGemm args;
-  TensorBoxes boxes_x;
-  TensorBoxes boxes_matrix;
-  unsigned strips;
-  unsigned chunk_blocks;
-  unsigned planes;
-  bool cluster;
-  bool second_pass;
-  bool boxes;
-  bool x_along;
-  bool along;
-  int rows_index;
-};
-static_assert(std::is_trivially_copyable_v<LaunchRecord> && alignof(LaunchRecord) <= 16);
 
 // One operand: `lines` rows of x, or of j, and how they lie.
 struct Side {
@@ -201,8 +180,9 @@ struct Side {
   int64_t line_stride;
   int64_t k_stride;
   int64_t batch_stride;
-  bool along;       // k is contiguous
-  bool aligned_16;  // so are four elements in a row, along what is contiguous
+  bool along;       // k is contiguous, or taken for it
+  bool in_rows;     // it is what is taken for contiguous
+  bool aligned_16;  // and rows begin at multiples of 16 bytes
 
   // `base_16`: it begins at a multiple of 16 bytes. Few lines are taken for lines with k
   // contiguous.
@@ -215,8 +195,8 @@ struct Side {
     batch_stride = layout.batch_stride;
     along = few || k_stride == 1;
     const int64_t stride = along ? line_stride : k_stride;
-    aligned_16 = base_16 && (along ? k_stride == 1 : line_stride == 1) &&
-                 ((along && lines == 1) || stride % 4 == 0) &&
+    in_rows = (along ? k_stride : line_stride) == 1;
+    aligned_16 = base_16 && in_rows && ((along && lines == 1) || stride % 4 == 0) &&
                  (problem.batch_count == 1 || batch_stride % 4 == 0);
   }
 
@@ -249,15 +229,110 @@ struct Side {
   }
 };
 
+enum class Way { kOneByOne, kCluster, kSecondPass };
+
+// Which operand is x, and how the launch is cut.
+struct Cut {
+  bool x_is_a;
+  int64_t rows;
+  int64_t length;
+  Side x;
+  Side matrix;
+  SkinnyFeed feed;
+  int rows_index;
+  LaneOrder order;
+  Way way;
+  int64_t pitch;             // of sums in the workspace
+  int64_t partial_elements;  // 0 but for a second pass
+
+  const Kernel& KernelOf() const { return KernelAt(rows_index, feed, x.along, matrix.along); }
+  int64_t Blocks() const {
+    return order.whole_strips +
+           (order.strips - order.whole_strips) * (way == Way::kOneByOne ? 1 : order.chunks);
+  }
+};
+
+// `boxes`: the device has a copy engine. `a_16`, `b_16`: the operand begins at a multiple of 16
+// bytes.
+Cut CutOf(const Problem& problem, int config, bool boxes, bool a_16, bool b_16) {
+  const bool x_is_a = problem.m <= problem.n;
+  const int64_t rows = std::min(problem.m, problem.n);
+  const int64_t length = std::max(problem.m, problem.n);
+  const bool few = rows <= 2;
+  Cut cut = {
+      .x_is_a = x_is_a,
+      .rows = rows,
+      .length = length,
+      .x = Side(problem, x_is_a, rows, few, x_is_a ? a_16 : b_16),
+      .matrix = Side(problem, !x_is_a, length, false, x_is_a ? b_16 : a_16),
+      .feed = SkinnyFeed::kShifted,
+      .rows_index = 0,
+      .order = LaneOrder(problem),
+      .way = Way::kOneByOne,
+      .pitch = 0,
+      .partial_elements = 0,
+  };
+  if (rows <= kRowsByBoxes / 2) {
+    if (cut.matrix.aligned_16 && (cut.x.aligned_16 || !cut.x.in_rows))
+      cut.feed = SkinnyFeed::kCopies;
+  } else if (boxes && ReadsAB(problem) && cut.x.Boxable(problem) && cut.matrix.Boxable(problem)) {
+    cut.feed = SkinnyFeed::kBoxes;
+  }
+  while (kRowCounts[cut.rows_index].rows < rows ||
+         !HasKernel(cut.rows_index, cut.x.along, cut.feed)) {
+    ++cut.rows_index;
+  }
+  LaneOrder& order = cut.order;
+  if (!ReadsAB(problem)) {
+    order.whole_strips = 0;
+    order.chunks = 1;
+  }
+  if (order.chunks == 1 ||
+      order.strips > kEnoughBlocks / std::max<int64_t>(1, problem.batch_count)) {
+    return cut;
+  }
+  // Fits: few strips and few matrices.
+  cut.pitch = TilesOf(length - order.whole_strips * SkinnyStrip(rows), 4) * 4;
+  const int64_t elements = order.chunks * rows * cut.pitch * problem.batch_count;
+  if (config == kClusters && order.chunks == kTogether && order.whole_strips == 0) {
+    cut.way = Way::kCluster;
+  } else if (elements <= kMaxPartialBytes / static_cast<int64_t>(sizeof(float))) {
+    cut.way = Way::kSecondPass;
+    cut.partial_elements = elements;
+  }
+  return cut;
+}
+
+Cut CutOf(const Problem& problem, const DeviceInfo& device, int config) {
+  return CutOf(problem, config, HasBoxes(device), problem.a.alignment_bytes % 16 == 0,
+               problem.b.alignment_bytes % 16 == 0);
+}
+
+struct LaunchRecord {
+  SkinnyGemm args;
+  TensorBoxes boxes_x;
+  TensorBoxes boxes_matrix;
+  SkinnyFeed feed;
+  int rows_index;
+  bool x_along;
+  bool along;
+  bool cluster;
+  bool second_pass;
+  unsigned blocks;
+  unsigned planes;
+};
+static_assert(std::is_trivially_copyable_v<LaunchRecord> && alignof(LaunchRecord) <= 16);
+
 // The patterns of SkinnySide::UnitAt.
 int SwizzleOfX(int rows, bool along) { return along ? 0 : rows == 8 ? 32 : rows == 16 ? 64 : 0; }
 int SwizzleOfMatrix(int step, bool along) { return along ? 4 * step : 0; }
 
-LaunchRecord Record(const Problem& problem, const Operands& operands, int config) {
-  const Cut cut = CutOf(problem, config);
+LaunchRecord Record(const Problem& problem, const Operands& operands, const Plan& plan) {
+  const auto at_16 = [](const void* base) { return reinterpret_cast<uintptr_t>(base) % 16 == 0; };
+  const Cut cut =
+      CutOf(problem, plan.config, plan.variant == kBoxes, at_16(operands.a), at_16(operands.b));
   LaunchRecord record;
   std::memset(static_cast<void*>(&record), 0, sizeof(record));
-  const auto at_16 = [](const void* base) { return reinterpret_cast<uintptr_t>(base) % 16 == 0; };
   SkinnyGemm& g = record.args;
   g.p = MakeStridedGemm<float>(problem, operands);
   g.rows = cut.rows;
@@ -265,39 +340,46 @@ LaunchRecord Record(const Problem& problem, const Operands& operands, int config
   g.x_is_a = cut.x_is_a;
   g.x = cut.x_is_a ? g.p.a : g.p.b;
   g.matrix = cut.x_is_a ? g.p.b : g.p.a;
-  const Side x(problem, cut.x_is_a, cut.rows, kRows[cut.rows_index] < 4, at_16(g.x));
-  const Side matrix(problem, !cut.x_is_a, cut.length, false, at_16(g.matrix));
-  g.x_row = x.line_stride;
-  g.x_column = x.k_stride;
-  g.x_batch = x.batch_stride;
-  g.x_16 = x.aligned_16;
-  g.matrix_row = matrix.line_stride;
-  g.matrix_column = matrix.k_stride;
-  g.matrix_batch = matrix.batch_stride;
-  g.matrix_16 = matrix.aligned_16;
-  record.x_along = x.along;
-  record.along = matrix.along;
-  record.boxes = config == kHopper && ReadsAB(problem) && kRows[cut.rows_index] >= kRowsByBoxes &&
-                 x.Boxable(problem) && matrix.Boxable(problem);
-  if (record.boxes) {
-    const int rows = kRows[cut.rows_index];
-    const int step = rows <= 32 ? SkinnyShape<32>::kStep : SkinnyShape<48>::kStep;
-    record.boxes_x = x.Boxes(problem, g.x, rows, step, SwizzleOfX(rows, x.along));
-    record.boxes_matrix = matrix.Boxes(problem, g.matrix, SkinnyStrip(rows), step,
-                                       SwizzleOfMatrix(step, matrix.along));
-    g.box_step_x = x.OneForAll(problem) ? 0 : 1;
-    g.box_step_matrix = matrix.OneForAll(problem) ? 0 : 1;
+  g.x_row = cut.x.line_stride;
+  g.x_column = cut.x.k_stride;
+  g.x_batch = cut.x.batch_stride;
+  g.x_in_rows = cut.x.in_rows;
+  g.matrix_row = cut.matrix.line_stride;
+  g.matrix_column = cut.matrix.k_stride;
+  g.matrix_batch = cut.matrix.batch_stride;
+  if (cut.feed == SkinnyFeed::kBoxes) {
+    const int rows = kRowCounts[cut.rows_index].rows;
+    const int step = cut.KernelOf().step;
+    record.boxes_x = cut.x.Boxes(problem, g.x, rows, step, SwizzleOfX(rows, cut.x.along));
+    record.boxes_matrix = cut.matrix.Boxes(problem, g.matrix, SkinnyStrip(rows), step,
+                                           SwizzleOfMatrix(step, cut.matrix.along));
+    g.box_step_x = cut.x.OneForAll(problem) ? 0 : 1;
+    g.box_step_matrix = cut.matrix.OneForAll(problem) ? 0 : 1;
   }
-  g.chunks = static_cast<int>(cut.chunks);
-  g.chunk_length = cut.chunk_length;
-  g.pitch = problem.n;
-  record.strips = static_cast<unsigned>(cut.strips);
-  record.planes = static_cast<unsigned>(std::min(problem.batch_count, kMaxGridZ));
+  g.whole_strips = cut.order.whole_strips;
+  g.chunks = static_cast<int>(cut.order.chunks);
+  g.chunk_blocks = cut.way == Way::kOneByOne ? 1 : g.chunks;
+  g.chunk_length = cut.order.chunk_length;
+  g.pitch = cut.pitch;
+  record.feed = cut.feed;
+  record.rows_index = cut.rows_index;
+  record.x_along = cut.x.along;
+  record.along = cut.matrix.along;
   record.cluster = cut.way == Way::kCluster;
   record.second_pass = cut.way == Way::kSecondPass;
-  record.chunk_blocks = cut.way == Way::kOneByOne ? 1 : static_cast<unsigned>(cut.chunks);
-  record.rows_index = cut.rows_index;
+  record.blocks = static_cast<unsigned>(cut.Blocks());
+  record.planes = static_cast<unsigned>(std::min(problem.batch_count, kMaxGridZ));
   return record;
+}
+
+// Adds the chunks of the strips that are cut.
+cudaError_t LaunchSecondPass(const SkinnyGemm& g, int strip, cudaStream_t stream) {
+  StridedGemm<float> p = g.p;
+  const int64_t first = g.whole_strips * strip;
+  (g.x_is_a ? p.n : p.m) -= first;
+  p.d += g.x_is_a ? first : first * p.d_row;
+  if (p.c != nullptr) p.c += g.x_is_a ? first : first * p.c_row;
+  return LaunchAddChunks(p, {g.partial, g.pitch, g.chunks, !g.x_is_a}, stream);
 }
 
 class Family final : public KernelFamily {
@@ -309,16 +391,19 @@ class Family final : public KernelFamily {
     if (problem.dtype != DType::kF32) {
       return "computes f32, not " + std::string(NameOf(problem.dtype));
     }
-    if (config == kHopper && device.compute_capability != 90) {
+    if (config == kClusters && device.compute_capability != 90) {
       return "needs a device of compute capability 9.0";
     }
     if (NumericsOf(problem) != NumericsClass::kChunkedLanes) {
       return "sums in chunked_lanes, this product in " + std::string(NameOf(NumericsOf(problem)));
     }
-    const Cut cut = CutOf(problem, config);
-    if (cut.strips > kMaxGridX) return "n or m needs more than 2^31 - 1 blocks";
-    if (cut.chunk_length > kMaxGridX - kLaneRound) return "k has chunks of 2^31 or more";
-    const size_t shared_bytes = kSharedBytes[static_cast<size_t>(cut.rows_index)];
+    const Cut cut = CutOf(problem, device, config);
+    if (cut.Blocks() > kMaxGridX) return "n or m needs more than 2^31 - 1 blocks";
+    if ((cut.order.whole_strips > 0 ? problem.k : cut.order.chunk_length) >
+        kMaxGridX - kLaneRound) {
+      return "k has chunks of 2^31 or more";
+    }
+    const size_t shared_bytes = cut.KernelOf().shared_bytes;
     if (shared_bytes > device.shared_bytes_per_block) {
       return "needs " + std::to_string(shared_bytes) + " bytes of shared memory a block";
     }
@@ -326,40 +411,39 @@ class Family final : public KernelFamily {
   }
 
   double ModelSeconds(const Problem& problem, const DeviceInfo& device, int config) const override {
-    const Cut cut = CutOf(problem, config);
+    const Cut cut = CutOf(problem, device, config);
     const double multiprocessors = std::max(1, device.multiprocessors);
     const auto length = static_cast<double>(cut.length);
     const auto batch = static_cast<double>(problem.batch_count);
     const auto k = static_cast<double>(ReadsAB(problem) ? problem.k : 0);
     const bool cut_up = cut.way != Way::kOneByOne;
-    const double blocks =
-        static_cast<double>(cut.strips) * batch * static_cast<double>(cut_up ? cut.chunks : 1);
+    const auto chunks = static_cast<double>(cut_up ? cut.order.chunks : 1);
+    const auto whole = static_cast<double>(cut_up ? cut.order.whole_strips : 0);
+    const double cut_blocks = (static_cast<double>(cut.order.strips) - whole) * chunks;
+    const double blocks = batch * (whole + cut_blocks);
     const double block_k =
-        kBegin + (cut_up ? std::min(k, static_cast<double>(cut.chunk_length)) : k);
-    const MatrixLayout& layout_x = cut.x_is_a ? problem.a : problem.b;
-    const MatrixLayout& layout_matrix = cut.x_is_a ? problem.b : problem.a;
-    const int rows = kRows[cut.rows_index];
-    const Side x(problem, cut.x_is_a, cut.rows, rows < 4, layout_x.alignment_bytes % 16 == 0);
-    const Side matrix(problem, !cut.x_is_a, cut.length, false,
-                      layout_matrix.alignment_bytes % 16 == 0);
-    const bool copied = rows >= kRowsByBoxes &&
-                        !(config == kHopper && x.Boxable(problem) && matrix.Boxable(problem));
-    const double math_rate = (copied ? kCopiedMathFraction : kMathFraction) *
-                             std::max(1.0, device.f32_flops_per_second) / multiprocessors;
+        kBegin + (cut_up ? std::min(k, static_cast<double>(cut.order.chunk_length)) : k);
+    const double waves_k = std::ceil(batch * whole / multiprocessors) * (kBegin + k) +
+                           std::ceil(batch * cut_blocks / multiprocessors) * block_k;
+    const int rows = kRowCounts[cut.rows_index].rows;
+    const bool shifted = cut.feed == SkinnyFeed::kShifted;
+    const double math_fraction = !shifted    ? kMathFraction
+                                 : rows > 16 ? kShiftedMathFraction
+                                             : kShiftedFewFraction;
+    const double math_rate =
+        math_fraction * std::max(1.0, device.f32_flops_per_second) / multiprocessors;
     const double strip = static_cast<double>(SkinnyStrip(cut.rows));
-    const double product_seconds =
-        2.0 * rows * strip / math_rate + (x.aligned_16 ? 0 : rows * kCopyXSeconds) +
-        (matrix.aligned_16 ? 0 : strip * (matrix.along ? kCopyAlongSeconds : kCopyAcrossSeconds));
+    const double product_seconds = 2.0 * rows * strip / math_rate;
     // A block alone on a multiprocessor draws 1.1 times that one's share of the memory's rate.
     const double busy = std::min(1.0, 1.1 * blocks / multiprocessors);
     const double bytes = 4 * batch *
                          (length * k + static_cast<double>(cut.rows) * k +
                           static_cast<double>(cut.rows) * length * (ReadsC(problem) ? 2 : 1));
-    const double memory =
-        bytes / busy / std::max(1.0, kMemoryFraction * device.memory_bytes_per_second);
+    const double memory = bytes / busy /
+                          std::max(1.0, (shifted ? kShiftedMemoryFraction : kMemoryFraction) *
+                                            device.memory_bytes_per_second);
     const double partial_bytes = 2.0 * sizeof(float) * static_cast<double>(cut.partial_elements);
-    return kStartSeconds +
-           std::max(std::ceil(blocks / multiprocessors) * block_k * product_seconds, memory) +
+    return kStartSeconds + std::max(waves_k * product_seconds, memory) +
            (cut.way == Way::kCluster ? kClusterSeconds : 0) +
            (cut.way == Way::kSecondPass
                 ? kSecondPassSeconds + partial_bytes / kPartialBytesPerSecond
@@ -367,30 +451,34 @@ class Family final : public KernelFamily {
   }
 
   cudaError_t Prepare(const DeviceInfo& device) const override {
-    for (int i = 0; i < kRowCounts; ++i) {
-      const size_t shared_bytes = kSharedBytes[static_cast<size_t>(i)];
-      for (int feed = 0; feed < 8; ++feed) {
-        const bool boxes = feed % 2 != 0;
-        const Kernel kernel = KernelAt(i, feed / 4 != 0, feed / 2 % 2 != 0, boxes);
-        if (kernel == nullptr || (boxes && device.compute_capability != 90)) continue;
-        cudaFuncAttributes attributes;
-        GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, kernel));
-        if (shared_bytes > device.shared_bytes_per_block) continue;  // WhyNot refuses it
-        GEMM_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
-            kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
+    for (int i = 0; i < kCounts; ++i) {
+      for (SkinnyFeed feed : kFeeds) {
+        for (int layout = 0; layout < 4; ++layout) {
+          const Kernel& kernel = KernelAt(i, feed, layout / 2 != 0, layout % 2 != 0);
+          const bool boxes = feed == SkinnyFeed::kBoxes;
+          if (kernel.function == nullptr || (boxes && !HasBoxes(device))) continue;
+          cudaFuncAttributes attributes;
+          GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, kernel.function));
+          // WhyNot refuses what does not fit.
+          if (kernel.shared_bytes > device.shared_bytes_per_block) continue;
+          GEMM_RETURN_IF_CUDA_ERROR(
+              cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   static_cast<int>(kernel.shared_bytes)));
+        }
       }
     }
-    if (device.compute_capability == 90) GEMM_RETURN_IF_CUDA_ERROR(PrepareTensorMaps());
+    if (HasBoxes(device)) GEMM_RETURN_IF_CUDA_ERROR(PrepareTensorMaps());
     return PrepareAddChunks();
   }
 
-  Plan MakePlan(std::span<const Problem> problems, const DeviceInfo& /*device*/,
+  Plan MakePlan(std::span<const Problem> problems, const DeviceInfo& device,
                 int config) const override {
     Plan plan;
     plan.config = config;
+    plan.variant = HasBoxes(device) ? kBoxes : 0;
     for (const Problem& problem : problems) {
       if (IsEmpty(problem)) continue;
-      const Cut cut = CutOf(problem, config);
+      const Cut cut = CutOf(problem, device, config);
       plan.launches += cut.way == Way::kSecondPass ? 2 : 1;
       plan.args_bytes += sizeof(LaunchRecord);
       plan.workspace_bytes =
@@ -404,7 +492,7 @@ class Family final : public KernelFamily {
     auto* out = static_cast<unsigned char*>(args);
     for (size_t i = 0; i < problems.size(); ++i) {
       if (IsEmpty(problems[i])) continue;
-      const LaunchRecord record = Record(problems[i], operands[i], plan.config);
+      const LaunchRecord record = Record(problems[i], operands[i], plan);
       std::memcpy(out, &record, sizeof(record));
       out += sizeof(record);
     }
@@ -418,29 +506,29 @@ class Family final : public KernelFamily {
       std::memcpy(&record, in + at, sizeof(record));
       SkinnyGemm& g = record.args;
       if (record.second_pass) g.partial = static_cast<float*>(workspace);
+      const Kernel& kernel = KernelAt(record.rows_index, record.feed, record.x_along, record.along);
       cudaLaunchAttribute cluster;
       cluster.id = cudaLaunchAttributeClusterDimension;
-      cluster.val.clusterDim.x = 1;
-      cluster.val.clusterDim.y = record.chunk_blocks;
+      cluster.val.clusterDim.x = static_cast<unsigned>(g.chunk_blocks);
+      cluster.val.clusterDim.y = 1;
       cluster.val.clusterDim.z = 1;
       cudaLaunchConfig_t launch = {};
-      launch.gridDim = dim3(record.strips, record.chunk_blocks, record.planes);
+      launch.gridDim = dim3(record.blocks, 1, record.planes);
       launch.blockDim = dim3(kSkinnyThreads);
-      launch.dynamicSmemBytes = kSharedBytes[static_cast<size_t>(record.rows_index)];
+      launch.dynamicSmemBytes = kernel.shared_bytes;
       launch.stream = stream;
       launch.attrs = &cluster;
       launch.numAttrs = record.cluster ? 1 : 0;
       CUtensorMap map_x = {};
       CUtensorMap map_matrix = {};
-      if (record.boxes) {
+      if (record.feed == SkinnyFeed::kBoxes) {
         GEMM_RETURN_IF_CUDA_ERROR(MakeTensorMap(record.boxes_x, &map_x));
         GEMM_RETURN_IF_CUDA_ERROR(MakeTensorMap(record.boxes_matrix, &map_matrix));
       }
-      GEMM_RETURN_IF_CUDA_ERROR(cudaLaunchKernelEx(
-          &launch, KernelAt(record.rows_index, record.x_along, record.along, record.boxes), map_x,
-          map_matrix, g));
+      GEMM_RETURN_IF_CUDA_ERROR(cudaLaunchKernelEx(&launch, kernel.function, map_x, map_matrix, g));
       if (record.second_pass) {
-        GEMM_RETURN_IF_CUDA_ERROR(LaunchAddChunks(g.p, {g.partial, g.pitch, g.chunks}, stream));
+        GEMM_RETURN_IF_CUDA_ERROR(
+            LaunchSecondPass(g, SkinnyStrip(kRowCounts[record.rows_index].rows), stream));
       }
     }
     return cudaGetLastError();

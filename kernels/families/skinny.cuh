@@ -17,34 +17,60 @@
 namespace gemm {
 
 // One operand of a step: kLines rows of x, or of j, by kGranules times four products, with k
-// contiguous (kAlong) or the lines. It lies in shared memory as the copy engine leaves it.
-template <bool kIsX, bool kIsAlong, int kLineCount, int kGranuleCount>
+// contiguous (kAlong) or the lines. It lies in shared memory as in memory.
+//
+// kShifted: rows of memory may begin anywhere. They are copied 16 aligned bytes at a time, from the
+// 16-byte boundary before them on, so that a row lies 0 to 3 elements behind its place: row r + 4
+// as many as row r, since multiples of 16 bytes are between them.
+template <bool kIsX, bool kIsAlong, int kLineCount, int kGranuleCount, int kTeamCount,
+          bool kIsShifted>
 struct SkinnySide {
   static constexpr bool kX = kIsX;
   static constexpr bool kAlong = kIsAlong;
+  static constexpr bool kShifted = kIsShifted;
   static constexpr int kLines = kLineCount;
   static constexpr int kGranules = kGranuleCount;
+  static constexpr int kTeams = kTeamCount;  // threads that share the lines
+  static constexpr int kMine = kLines / kTeams;
   static constexpr int kStep = kGranules * kLaneGranule;
+  // As rows of memory.
+  static constexpr int kRows = kAlong ? kLines : kStep;
+  static constexpr int kRowElements = kAlong ? kStep : kLines;
+  static constexpr int kPitch = kRowElements + (kShifted ? 4 : 0);
+  // Whether a thread's lines are neighbours by fours.
+  static constexpr bool kFours = !kAlong && !kShifted;
 
-  // Where 16 bytes lie, in units of them: product i and on of the granule, of line `at`, or of the
-  // four lines from 4 * at on. Swizzled such that what a quarter warp reads, or of x two quarter
-  // warps, meets no bank twice.
-  __device__ __forceinline__ static int UnitAt(int granule, int i, int at) {
-    if constexpr (kAlong) {
-      if constexpr (kX) return at * kGranules + granule;
-      return at * kGranules + (granule ^ (kGranules == 8 ? at % 8 : at / 2 % 4));
-    } else {
-      const int l = granule * kLaneGranule + i;
-      if constexpr (kX && kLines == 8) return l * 2 + (at ^ (granule % 2));
-      if constexpr (kX && kLines == 16) return l * 4 + (at ^ (l / 2 % 4));
-      return l * (kLines / 4) + at;
-    }
+  // The line of a thread's i-th.
+  __device__ __forceinline__ static int LineOf(int i, int team) {
+    return kFours ? (i / 4 * kTeams + team) * 4 + i % 4 : i * kTeams + team;
   }
 
-  // The line of a thread's i-th, of `teams` threads that share them.
-  template <int kTeams>
-  __device__ __forceinline__ static int LineOf(int i, int team) {
-    return kAlong ? i * kTeams + team : (i / 4 * kTeams + team) * 4 + i % 4;
+  // Where 16 bytes of a row lie, in units of them. Swizzled such that what a quarter warp reads, or
+  // of x half a warp, meets no bank twice.
+  __device__ __forceinline__ static int UnitAt(int row, int unit) {
+    if constexpr (kAlong && !kX && !kShifted) {
+      return row * kGranules + (unit ^ (kGranules == 8 ? row % 8 : row / 2 % 4));
+    }
+    if constexpr (kFours && kX && kLines == 8) return row * 2 + (unit ^ (row / 4 % 2));
+    if constexpr (kFours && kX && kLines == 16) return row * 4 + (unit ^ (row / 2 % 4));
+    return row * (kPitch / 4) + unit;
+  }
+};
+
+// How many bytes a thread's rows lie behind their places: by the number of its line modulo 4 where
+// k is contiguous, by that of the product elsewhere.
+struct SkinnyShifts {
+  uint32_t bytes[4] = {};
+
+  template <typename Side>
+  __device__ __forceinline__ void Set(const float* row, int64_t row_stride, int team) {
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      const int number = Side::kAlong ? c * Side::kTeams + team : c;
+      bytes[c] = static_cast<uint32_t>(
+          (reinterpret_cast<uintptr_t>(row) + 4 * number * static_cast<uintptr_t>(row_stride)) %
+          16);
+    }
   }
 };
 
@@ -53,9 +79,8 @@ struct SkinnySide {
 template <typename Side, int kPiece, bool kWhole>
 __device__ __forceinline__ void CopyPieces(const float* from, int64_t line_stride, int64_t k_stride,
                                            int lines, int left, int thread, uint32_t to) {
-  // Pieces side by side in a row of memory, and rows.
-  constexpr int kWide = (Side::kAlong ? Side::kStep : Side::kLines) / kPiece;
-  constexpr int kPieces = Side::kLines * Side::kStep / kPiece;
+  constexpr int kWide = Side::kRowElements / kPiece;  // pieces of a row
+  constexpr int kPieces = Side::kRows * kWide;
   constexpr int kTurns = (kPieces + 31) / 32;
   const int64_t stride = Side::kAlong ? line_stride : k_stride;
   const int64_t step = kPiece * (Side::kAlong ? k_stride : line_stride);
@@ -71,8 +96,6 @@ __device__ __forceinline__ void CopyPieces(const float* from, int64_t line_strid
     const int at = piece % kWide * kPiece;  // in the row
     // Results of lines that do not exist are not stored, whatever they are.
     if (!kWhole && Side::kAlong && row >= lines) break;
-    const int unit =
-        Side::kAlong ? Side::UnitAt(at / 4, 0, row) : Side::UnitAt(row / 4, row % 4, at / 4);
     int elements = kPiece;
     if constexpr (!kWhole) {
       const bool any = row < (Side::kAlong ? lines : left);
@@ -80,10 +103,11 @@ __device__ __forceinline__ void CopyPieces(const float* from, int64_t line_strid
     }
     const float* source = kDown ? next : from + row * stride + piece % kWide * step;
     if (!kWhole && elements == 0) source = from;
+    const uint32_t target = to + 16 * Side::UnitAt(row, at / 4);
     if constexpr (kPiece == 4) {
-      CopyAsync16(to + 16 * unit, source, 4 * elements);
+      CopyAsync16(target, source, 4 * elements);
     } else {
-      CopyAsync4(to + 16 * unit + 4 * (at % 4), source, 4 * elements);
+      CopyAsync4(target + 4 * (at % 4), source, 4 * elements);
     }
     if constexpr (kDown) {
       next += 32 / kWide * stride;
@@ -92,45 +116,107 @@ __device__ __forceinline__ void CopyPieces(const float* from, int64_t line_strid
   }
 }
 
-template <typename Side>
-__device__ __forceinline__ void CopySide(const float* from, int64_t line_stride, int64_t k_stride,
-                                         bool by_16, int lines, int left, int thread, uint32_t to) {
-  const bool whole = lines >= Side::kLines && left >= Side::kStep;
-  if constexpr (Side::kAlong || Side::kLines >= 4) {
-    if (by_16 && whole) {
-      CopyPieces<Side, 4, true>(from, line_stride, k_stride, lines, left, thread, to);
-      return;
-    }
-    if (by_16) {
-      CopyPieces<Side, 4, false>(from, line_stride, k_stride, lines, left, thread, to);
-      return;
+// The same of rows that begin anywhere: 16 aligned bytes at a time, of which the first reach up to
+// 12 bytes before the row. Nothing is read behind its end.
+template <typename Side, bool kWhole>
+__device__ __forceinline__ void CopyAligned(const float* from, int64_t stride, int lines, int left,
+                                            int thread, uint32_t to) {
+  constexpr int kWide = Side::kRowElements / 4;
+  constexpr int kPieces = Side::kRows * kWide;
+  constexpr int kTurns = (kPieces + 31) / 32;
+  constexpr bool kDown = kWhole && 32 % kWide == 0;
+  const int rows = Side::kAlong ? lines : left;
+  const int elements = Side::kAlong ? left : lines;
+  const auto aligned = [](const float* address) {
+    return reinterpret_cast<const float*>(reinterpret_cast<uintptr_t>(address) & ~uintptr_t{15});
+  };
+  // Of a piece at element `at` of a row, by what the row has before and behind it.
+  const auto bytes = [&](const float* row, int at) {
+    const auto before = static_cast<int>(reinterpret_cast<uintptr_t>(row) % 16);
+    return static_cast<uint32_t>(max(0, min(16, before + 4 * (elements - at))));
+  };
+  const float* next = from + thread / kWide * stride + thread % kWide * 4;
+#pragma unroll !kWhole ? 1 : kTurns <= 8 ? kTurns : 4
+  for (int c = 0; c < kTurns; ++c) {
+    const int piece = thread + 32 * c;
+    if (kPieces % 32 != 0 && piece >= kPieces) break;
+    const int row = piece / kWide;
+    const int at = piece % kWide * 4;
+    if (!kWhole && Side::kAlong && row >= rows) break;
+    const float* begin = kDown ? next : from + row * stride + at;
+    const uint32_t count = kWhole ? 16 : row < rows ? bytes(begin, at) : 0;
+    CopyAsync16(to + 16 * Side::UnitAt(row, at / 4),
+                kWhole || count > 0 ? aligned(begin) : aligned(from), count);
+    if constexpr (kDown) {
+      next += 32 / kWide * stride;
+      asm volatile("" : "+l"(next));
     }
   }
-  if (whole) {
-    CopyPieces<Side, 1, true>(from, line_stride, k_stride, lines, left, thread, to);
-  } else {
-    CopyPieces<Side, 1, false>(from, line_stride, k_stride, lines, left, thread, to);
+  // One more piece at the end of each row, unless that begins at a boundary.
+#pragma unroll 1
+  for (int row = thread; row < Side::kRows; row += 32) {
+    if (Side::kAlong && row >= rows) break;
+    const float* begin = from + row * stride + Side::kRowElements;
+    if (reinterpret_cast<uintptr_t>(begin) % 16 == 0) continue;
+    const uint32_t count = row < rows ? bytes(begin, Side::kRowElements) : 0;
+    CopyAsync16(to + 16 * Side::UnitAt(row, Side::kRowElements / 4),
+                aligned(count > 0 ? begin : from), count);
   }
 }
 
-// Calls take(line, product, value) for the thread's kMine lines of a granule, products ascending.
-template <typename Side, int kMine, int kTeams, typename Take>
-__device__ __forceinline__ void ForEachElement(uint32_t from, int granule, int team, Take take) {
-#pragma unroll
-  for (int w = 0; w < (Side::kAlong ? kMine : kMine / 4); ++w) {
-#pragma unroll
-    for (int i = 0; i < (Side::kAlong ? 1 : 4); ++i) {
-      const float4 v = LoadShared4(from + 16 * Side::UnitAt(granule, i, w * kTeams + team));
-      const float values[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        if constexpr (Side::kAlong) {
-          take(w, e, values[e]);
+// `in_rows`: rows of memory are what the step has as rows, so 16 bytes of them are copied at a
+// time.
+template <typename Side>
+__device__ __forceinline__ void CopySide(const float* from, int64_t line_stride, int64_t k_stride,
+                                         bool in_rows, int lines, int left, int thread,
+                                         uint32_t to) {
+  const bool whole = lines >= Side::kLines && left >= Side::kStep;
+  if constexpr (Side::kAlong || Side::kLines >= 4) {
+    if (in_rows) {
+      const int64_t stride = Side::kAlong ? line_stride : k_stride;
+      if constexpr (Side::kShifted) {
+        if (whole) {
+          CopyAligned<Side, true>(from, stride, lines, left, thread, to);
         } else {
-          take(w * 4 + e, i, values[e]);
+          CopyAligned<Side, false>(from, stride, lines, left, thread, to);
         }
+      } else if (whole) {
+        CopyPieces<Side, 4, true>(from, line_stride, k_stride, lines, left, thread, to);
+      } else {
+        CopyPieces<Side, 4, false>(from, line_stride, k_stride, lines, left, thread, to);
       }
+      return;
     }
+  }
+  if constexpr (Side::kX && Side::kLines <= 4) {
+    if (whole) {
+      CopyPieces<Side, 1, true>(from, line_stride, k_stride, lines, left, thread, to);
+    } else {
+      CopyPieces<Side, 1, false>(from, line_stride, k_stride, lines, left, thread, to);
+    }
+  }
+}
+
+// Four elements of a step: four products of the thread's i-th line, or of its i-th four lines the
+// l-th product.
+template <typename Side>
+__device__ __forceinline__ void LoadFour(uint32_t from, const SkinnyShifts& shifts, int granule,
+                                         int i, int l, int team, float (&four)[kLaneGranule]) {
+  const int row = Side::kAlong ? Side::LineOf(i, team) : granule * kLaneGranule + l;
+  if constexpr (Side::kShifted) {
+    const uint32_t at = from + shifts.bytes[(Side::kAlong ? i : l) % 4] + 4 * Side::kPitch * row;
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      four[e] = LoadShared(
+          at + 4 * (Side::kAlong ? granule * kLaneGranule + e : Side::LineOf(4 * i + e, team)));
+    }
+  } else {
+    const float4 v = LoadShared4(
+        from + 16 * Side::UnitAt(row, Side::kAlong ? granule : i * Side::kTeams + team));
+    four[0] = v.x;
+    four[1] = v.y;
+    four[2] = v.z;
+    four[3] = v.w;
   }
 }
 
@@ -157,11 +243,16 @@ __device__ __forceinline__ int AddLanes(int lane, float (&values)[kValues]) {
 
 // A warp's stream of its products, through its own part of the ring: no other warp has to do with
 // it.
-template <typename Shape, bool kXAlong, bool kMatrixAlong, bool kBoxes>
+template <typename Shape, bool kXAlong, bool kMatrixAlong>
 class SkinnyStream {
  public:
-  using X = SkinnySide<true, kXAlong, Shape::kRows, Shape::kGranules>;
-  using Matrix = SkinnySide<false, kMatrixAlong, Shape::kStrip, Shape::kGranules>;
+  static constexpr bool kBoxes = Shape::kFeed == SkinnyFeed::kBoxes;
+  static constexpr bool kShifted = Shape::kFeed == SkinnyFeed::kShifted;
+  using X = SkinnySide<true, kXAlong, Shape::kRows, Shape::kGranules, Shape::kTeams, kShifted>;
+  using Matrix =
+      SkinnySide<false, kMatrixAlong, Shape::kStrip, Shape::kGranules, kSkinnyGroups, kShifted>;
+  static_assert(4 * X::kRows * X::kPitch <= Shape::kXBytes &&
+                4 * Matrix::kRows * Matrix::kPitch <= Shape::kMatrixBytes);
   static constexpr int kLanes = LanesOf(Shape::kRows);
   static constexpr int kValues = Shape::kThreadRows * Shape::kThreadColumns;
 
@@ -184,8 +275,12 @@ class SkinnyStream {
 
   __device__ __forceinline__ static int Thread() { return static_cast<int>(threadIdx.x) % 32; }
   __device__ __forceinline__ static int Group() { return Thread() % kSkinnyGroups; }
-  __device__ __forceinline__ static int Team() { return Thread() / kSkinnyGroups % Shape::kTeams; }
-  __device__ __forceinline__ static int Lane() { return Thread() / (32 / kLanes); }
+  // Half a warp has two teams where x's rows lie side by side, and two lanes where k does: of x it
+  // reads 32 bytes in a row.
+  static constexpr int kLaneUnit = kXAlong ? kSkinnyGroups : 32 / kLanes;
+  static constexpr int kTeamUnit = kXAlong ? kSkinnyGroups * kLanes : kSkinnyGroups;
+  __device__ __forceinline__ static int Lane() { return Thread() / kLaneUnit % kLanes; }
+  __device__ __forceinline__ static int Team() { return Thread() / kTeamUnit % Shape::kTeams; }
 
   // The warp's sums of the chunk of `count` products from `begin` on.
   __device__ __forceinline__ void Sum(int64_t batch, int64_t begin, int count, int64_t j0,
@@ -199,6 +294,12 @@ class SkinnyStream {
       const int rounds = (left_ - 1) / kLaneRound;
       const int last = min(left_ - rounds * kLaneRound, kLaneBlock);
       steps_ = rounds * kStepsABlock + (last - 1) / Shape::kStep + 1;
+    }
+    if constexpr (kShifted) {
+      matrix_shifts_.template Set<Matrix>(MatrixAt(first_),
+                                          kMatrixAlong ? g_.matrix_row : g_.matrix_column, Group());
+      if (g_.x_in_rows)
+        x_shifts_.template Set<X>(XAt(first_), kXAlong ? g_.x_row : g_.x_column, Team());
     }
     // Boxes are asked for a whole ring ahead. Other copies come a step later, so that a step's
     // threads wait once, for theirs and for each other.
@@ -250,16 +351,21 @@ class SkinnyStream {
         }
       } else {
         const int64_t k = first_ + l;
-        CopySide<Matrix>(
-            g_.matrix + batch_ * g_.matrix_batch + j0_ * g_.matrix_row + k * g_.matrix_column,
-            g_.matrix_row, g_.matrix_column, g_.matrix_16,
-            static_cast<int>(min(g_.length - j0_, int64_t{Shape::kStrip})), left_ - l, Thread(),
-            matrix_to);
-        CopySide<X>(g_.x + batch_ * g_.x_batch + k * g_.x_column, g_.x_row, g_.x_column, g_.x_16,
-                    static_cast<int>(g_.rows), left_ - l, Thread(), x_to);
+        CopySide<Matrix>(MatrixAt(k), g_.matrix_row, g_.matrix_column, true,
+                         static_cast<int>(min(g_.length - j0_, int64_t{2 * Shape::kStrip})),
+                         left_ - l, Thread(), matrix_to);
+        CopySide<X>(XAt(k), g_.x_row, g_.x_column, g_.x_in_rows, static_cast<int>(g_.rows),
+                    left_ - l, Thread(), x_to);
       }
     }
     if constexpr (!kBoxes) CommitCopies();
+  }
+
+  __device__ __forceinline__ const float* MatrixAt(int64_t k) const {
+    return g_.matrix + batch_ * g_.matrix_batch + j0_ * g_.matrix_row + k * g_.matrix_column;
+  }
+  __device__ __forceinline__ const float* XAt(int64_t k) const {
+    return g_.x + batch_ * g_.x_batch + k * g_.x_column;
   }
 
   // Of what is full: the matrix's elements of a granule stay in registers, those of x pass by.
@@ -267,20 +373,84 @@ class SkinnyStream {
     constexpr int kColumns = Shape::kThreadColumns;
     const uint32_t matrix = matrix_at_ + slot_ * Shape::kMatrixBytes;
     const uint32_t x = x_at_ + slot_ * Shape::kXBytes;
-#pragma unroll
+#pragma unroll Shape::kUnrolled
     for (int d = 0; d < Shape::kGranules / kLanes; ++d) {
       const int granule = d * kLanes + Lane();
-      float b[kColumns][kLaneGranule];
-      ForEachElement<Matrix, kColumns, kSkinnyGroups>(
-          matrix, granule, Group(), [&](int j, int l, float value) { b[j][l] = value; });
-      ForEachElement<X, Shape::kThreadRows, Shape::kTeams>(
-          x, granule, Team(), [&](int r, int l, float value) {
+      float b[kColumns][kLaneGranule];  // of the matrix, held; x passes by
+      if constexpr (kMatrixAlong) {
 #pragma unroll
-            for (int j = 0; j < kColumns; ++j) {
-              sum[r * kColumns + j] = MultiplyAdd(value, b[j][l], sum[r * kColumns + j]);
+        for (int j = 0; j < kColumns; ++j) {
+          LoadFour<Matrix>(matrix, matrix_shifts_, granule, j, 0, Group(), b[j]);
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < kColumns * kLaneGranule; i += 4) {
+          float four[4];
+          LoadFour<Matrix>(matrix, matrix_shifts_, granule, i / 16, i / 4 % 4, Group(), four);
+#pragma unroll
+          for (int e = 0; e < 4; ++e) b[i / 16 * 4 + e][i / 4 % 4] = four[e];
+        }
+      }
+      const auto multiply = [&](int r, int j, int l, float value) {
+        sum[r * kColumns + j] = MultiplyAdd(value, b[j][l], sum[r * kColumns + j]);
+      };
+      if constexpr (!kXAlong) {
+#pragma unroll
+        for (int w = 0; w < Shape::kThreadRows / 4; ++w) {
+#pragma unroll
+          for (int l = 0; l < kLaneGranule; ++l) {
+            float four[4];
+            LoadFour<X>(x, x_shifts_, granule, w, l, Team(), four);
+#pragma unroll
+            for (int i = 0; i < 4 * kColumns; ++i) {
+              const int e = kMatrixAlong ? Turn(i, 4) : i / kColumns;
+              const int j = kMatrixAlong ? i / 4 : Turn(i, kColumns);
+              multiply(w * 4 + e, j, l, four[e]);
             }
-          });
+          }
+        }
+      } else if constexpr (Shape::kThreadRows % 2 != 0) {
+        float four[4];
+        LoadFour<X>(x, x_shifts_, granule, 0, 0, Team(), four);
+#pragma unroll
+        for (int i = 0; i < 4 * kColumns; ++i)
+          multiply(0, i % kColumns, i / kColumns, four[i / kColumns]);
+      } else if constexpr (!kMatrixAlong) {
+#pragma unroll
+        for (int r = 0; r < Shape::kThreadRows; r += 2) {
+          float two[2][4];
+          LoadFour<X>(x, x_shifts_, granule, r, 0, Team(), two[0]);
+          LoadFour<X>(x, x_shifts_, granule, r + 1, 0, Team(), two[1]);
+#pragma unroll
+          for (int i = 0; i < 8 * kColumns; ++i) {
+            const int l = i / (2 * kColumns);
+            const int row = Turn(i / kColumns, 2);
+            multiply(r + row, Turn(i, kColumns), l, two[row][l]);
+          }
+        }
+      } else {
+        float two[2][4];
+#pragma unroll
+        for (int t = 0; t <= 2 * Shape::kThreadRows; ++t) {
+          const int even = t / 4 * 2;
+          const int odd = (t - 1) / 4 * 2 + 1;
+          if (t % 4 == 0 && even < Shape::kThreadRows)
+            LoadFour<X>(x, x_shifts_, granule, even, 0, Team(), two[0]);
+          if (t % 4 == 1 && odd < Shape::kThreadRows)
+            LoadFour<X>(x, x_shifts_, granule, odd, 0, Team(), two[1]);
+#pragma unroll
+          for (int j = 0; j < kColumns; ++j) {
+            if (even < Shape::kThreadRows) multiply(even, j, t % 4, two[0][t % 4]);
+            if (t > 0) multiply(odd, j, (t - 1) % 4, two[1][(t - 1) % 4]);
+          }
+        }
+      }
     }
+  }
+
+  // Counts to and fro, so that what is read last is read again.
+  __device__ __forceinline__ static constexpr int Turn(int i, int count) {
+    return i / count % 2 == 0 ? i % count : count - 1 - i % count;
   }
 
   const SkinnyGemm& g_;
@@ -291,6 +461,8 @@ class SkinnyStream {
   uint32_t full_;
   int slot_ = 0;
   uint32_t parity_ = 0;
+  SkinnyShifts matrix_shifts_;  // 0 but for kShifted
+  SkinnyShifts x_shifts_;
   // Of the chunk.
   int64_t batch_ = 0;
   int64_t j0_ = 0;
@@ -299,88 +471,183 @@ class SkinnyStream {
   int steps_ = 0;
 };
 
-template <int kRows, bool kXAlong, bool kMatrixAlong, bool kBoxes>
+// The block's place in the launch: whole strips first, then the chunks of the others.
+struct SkinnyPlace {
+  int64_t strip;
+  int first_chunk;
+  int chunk_step;
+  int chunks;  // of the strip
+  int64_t chunk_length;
+
+  __device__ __forceinline__ explicit SkinnyPlace(const SkinnyGemm& g) {
+    const auto block = static_cast<int>(blockIdx.x) - static_cast<int>(g.whole_strips);
+    if (block < 0) {
+      *this = {int64_t{blockIdx.x}, 0, 1, 1, g.p.k};
+    } else {
+      *this = {g.whole_strips + block / g.chunk_blocks, block % g.chunk_blocks, g.chunk_blocks,
+               g.chunks, g.chunk_length};
+    }
+  }
+
+ private:
+  __device__ __forceinline__ SkinnyPlace(int64_t the_strip, int first, int step, int count,
+                                         int64_t length)
+      : strip(the_strip),
+        first_chunk(first),
+        chunk_step(step),
+        chunks(count),
+        chunk_length(length) {}
+};
+
+// kWidth results of a row, side by side.
+template <int kWidth>
+struct SkinnyTotals {
+  float of[kWidth];
+
+  __device__ __forceinline__ void Load(uint32_t from) {
+    if constexpr (kWidth == 4) {
+      const float4 v = LoadShared4(from);
+      of[0] = v.x;
+      of[1] = v.y;
+      of[2] = v.z;
+      of[3] = v.w;
+    } else {
+#pragma unroll
+      for (int i = 0; i < kWidth; ++i) of[i] = LoadShared(from + 4 * i);
+    }
+  }
+  __device__ __forceinline__ void Add(const SkinnyTotals& more) {
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) of[i] = __fadd_rn(of[i], more.of[i]);
+  }
+};
+
+template <typename Shape, bool kXAlong, bool kMatrixAlong>
 __device__ __forceinline__ void SkinnyMultiply(const SkinnyGemm& g, const CUtensorMap* map_x,
                                                const CUtensorMap* map_matrix) {
-  using Shape = SkinnyShape<kRows>;
-  using Stream = SkinnyStream<Shape, kXAlong, kMatrixAlong, kBoxes>;
+  using Stream = SkinnyStream<Shape, kXAlong, kMatrixAlong>;
+  using Matrix = typename Stream::Matrix;
+  using X = typename Stream::X;
+  constexpr int kRows = Shape::kRows;
   constexpr int kValues = Stream::kValues;
   constexpr int kKept = kValues / Stream::kLanes;
   constexpr int kColumns = Shape::kThreadColumns;
   constexpr int kResults = kRows * Shape::kStrip;
+  // The warps' sums in the ring once it has run dry, such that threads that write at once meet few
+  // others in a bank.
+  constexpr bool kByFours = Matrix::kFours && kKept % 4 == 0;
+  constexpr int kPitch = Shape::kStrip + (kByFours ? 0 : X::kFours ? 2 : 8);
+  constexpr int kWarpBytes = 4 * kRows * kPitch;
+  static_assert(kLaneWarps * kWarpBytes <= Shape::kRingBytes);
+  // What a thread adds up at once.
+  constexpr int kWidth = kResults < 4 * kSkinnyThreads ? 1 : kPitch % 4 == 0 ? 4 : 2;
+  using Totals = SkinnyTotals<kWidth>;
   extern __shared__ __align__(1024) float ring[];
-  float* totals = ring + Shape::kTotalsAt / 4;
+  const uint32_t shared = SharedAddress(ring);
+  const uint32_t totals = shared + Shape::kTotalsAt;
   const int thread = static_cast<int>(threadIdx.x);
-  const int64_t j0 = int64_t{blockIdx.x} * Shape::kStrip;
+  const SkinnyPlace place(g);
+  const int64_t j0 = place.strip * Shape::kStrip;
   const auto inside = static_cast<int>(min(g.length - j0, int64_t{Shape::kStrip}));
+  const bool partial = g.partial != nullptr && place.chunks > 1;
   // The blocks of a cluster, one a chunk, share out its results: a block gets the sums of `share`
   // of them from all, [chunk][result].
   const int blocks = ClusterSize();
   const int share = kResults / blocks;
   if (blocks > 1) ClusterArrive();
   if (g.partial != nullptr) LetKernelAfterStart();
-  Stream stream(g, map_x, map_matrix, SharedAddress(ring));
-  const auto store = [&](int64_t batch, int e, float result) {
+  Stream stream(g, map_x, map_matrix, shared);
+  const auto store = [&](int64_t batch, int e, const Totals& result) {
     const int r = e / Shape::kStrip;
     const int j = e % Shape::kStrip;
     if (r >= g.rows || j >= inside) return;
-    const int64_t row = g.x_is_a ? r : j0 + j;
-    const int64_t column = g.x_is_a ? j0 + j : r;
-    if (g.partial != nullptr) {
-      g.partial[((blockIdx.y * g.p.batch_count + batch) * g.p.m + row) * g.pitch + column] = result;
-    } else {
-      StoreElement(g.p, batch, row, column, result);
+    if (partial) {
+      float* to = g.partial +
+                  ((place.first_chunk * g.p.batch_count + batch) * g.rows + r) * g.pitch +
+                  (j0 - g.whole_strips * Shape::kStrip) + j;
+      if constexpr (kWidth == 4) {
+        *reinterpret_cast<float4*>(to) =
+            make_float4(result.of[0], result.of[1], result.of[2], result.of[3]);
+      } else {
+#pragma unroll
+        for (int i = 0; i < kWidth; ++i) to[i] = result.of[i];
+      }
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      if (j + i >= inside) break;
+      const int64_t row = g.x_is_a ? r : j0 + j + i;
+      const int64_t column = g.x_is_a ? j0 + j + i : r;
+      StoreElement(g.p, batch, row, column, result.of[i]);
     }
   };
   for (int64_t batch = blockIdx.z; batch < g.p.batch_count; batch += gridDim.z) {
-    for (auto chunk = static_cast<int>(blockIdx.y); chunk < g.chunks;
-         chunk += static_cast<int>(gridDim.y)) {
-      const int64_t begin = chunk * g.chunk_length;
+    for (int chunk = place.first_chunk; chunk < place.chunks; chunk += place.chunk_step) {
+      const int64_t begin = chunk * place.chunk_length;
       float sum[kValues];
-      stream.Sum(batch, begin, static_cast<int>(min(g.p.k - begin, g.chunk_length)), j0, sum);
+      stream.Sum(batch, begin, static_cast<int>(min(g.p.k - begin, place.chunk_length)), j0, sum);
       const int first =
-          AddLanes<Stream::kLanes / 2, 32 / Stream::kLanes, kValues>(Stream::Lane(), sum);
+          AddLanes<Stream::kLanes / 2, Stream::kLaneUnit, kValues>(Stream::Lane(), sum);
       __syncthreads();  // the ring has run dry
-      float* mine = ring + thread / 32 * (kRows * Shape::kPitch);
+      const uint32_t mine = shared + thread / 32 * kWarpBytes;
 #pragma unroll
-      for (int i = 0; i < kKept; ++i) {
-        const int r =
-            Stream::X::template LineOf<Shape::kTeams>((first + i) / kColumns, Stream::Team());
-        const int j =
-            Stream::Matrix::template LineOf<kSkinnyGroups>((first + i) % kColumns, Stream::Group());
-        mine[r * Shape::kPitch + j] = sum[i];
+      for (int i = 0; i < kKept; i += kByFours ? 4 : 1) {
+        const int r = X::LineOf((first + i) / kColumns, Stream::Team());
+        const int j = Matrix::LineOf((first + i) % kColumns, Stream::Group());
+        const uint32_t to = mine + 4 * (r * kPitch + j);
+        if constexpr (kByFours) {
+          StoreShared4(to, make_float4(sum[i], sum[i + 1], sum[i + 2], sum[i + 3]));
+        } else {
+          StoreShared(to, sum[i]);
+        }
       }
       __syncthreads();
       // All have begun, or have done with the sums of the matrix before.
       if (blocks > 1) ClusterWait();
-      const bool last = chunk + static_cast<int>(gridDim.y) >= g.chunks;
-      for (int e = thread; e < kResults; e += kSkinnyThreads) {
-        const float* from = ring + e / Shape::kStrip * Shape::kPitch + e % Shape::kStrip;
-        float total = from[0];
+      const bool last = chunk + place.chunk_step >= place.chunks;
+      for (int e = kWidth * thread; e < kResults; e += kWidth * kSkinnyThreads) {
+        const uint32_t from = shared + 4 * (e / Shape::kStrip * kPitch + e % Shape::kStrip);
+        Totals warps[kLaneWarps];
 #pragma unroll
-        for (int w = 1; w < kLaneWarps; ++w) {
-          total = __fadd_rn(total, from[w * (kRows * Shape::kPitch)]);
-        }
+        for (int w = 0; w < kLaneWarps; ++w) warps[w].Load(from + w * kWarpBytes);
+        Totals total = warps[0];
+#pragma unroll
+        for (int w = 1; w < kLaneWarps; ++w) total.Add(warps[w]);
         if (blocks > 1) {
-          StoreToBlock(SharedAddress(totals + chunk * share + e % share), e / share, total);
+#pragma unroll
+          for (int i = 0; i < kWidth; ++i) {
+            StoreToBlock(totals + 4 * (chunk * share + e % share + i), e / share, total.of[i]);
+          }
           continue;
         }
-        if (chunk != static_cast<int>(blockIdx.y)) total = __fadd_rn(totals[e], total);
+        if (chunk != place.first_chunk) {
+          Totals before;
+          before.Load(totals + 4 * e);
+          before.Add(total);
+          total = before;
+        }
         if (last) {
           store(batch, e, total);
         } else {
-          totals[e] = total;
+#pragma unroll
+          for (int i = 0; i < kWidth; ++i) StoreShared(totals + 4 * (e + i), total.of[i]);
         }
       }
-      if constexpr (kBoxes) OrderBoxesBehindStores();
+      if constexpr (Stream::kBoxes) OrderBoxesBehindStores();
       __syncthreads();  // the ring may be filled
     }
     if (blocks > 1) {
       ClusterArrive();
       ClusterWait();
-      for (int s = thread; s < share; s += kSkinnyThreads) {
-        float result = totals[s];
-        for (int c = 1; c < g.chunks; ++c) result = __fadd_rn(result, totals[c * share + s]);
+      for (int s = kWidth * thread; s < share; s += kWidth * kSkinnyThreads) {
+        Totals result;
+        result.Load(totals + 4 * s);
+        for (int c = 1; c < g.chunks; ++c) {
+          Totals more;
+          more.Load(totals + 4 * (c * share + s));
+          result.Add(more);
+        }
         store(batch, ClusterRank() * share + s, result);
       }
       ClusterArrive();

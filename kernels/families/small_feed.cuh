@@ -12,10 +12,6 @@
 
 namespace gemm {
 
-__device__ __forceinline__ void StoreShared(uint32_t address, float value) {
-  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
-}
-
 // The thread index read anew: what a copy derives from it does not take up registers between
 // stages.
 __device__ __forceinline__ int SmallThreadAgain() {

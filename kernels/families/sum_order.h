@@ -20,7 +20,8 @@
 //   lanes
 //                      (4 up to 16 rows or columns, 2 up to 32, 1 beyond) take four products each
 //                      in turn. Lanes are added as a warp's shuffles do (lane i and i + 2, then 1),
-//                      the warps in order, the chunks in order. For at most 40 rows or columns,
+//                      the warps in order, the chunks in order. Beyond 16 rows or columns, strips of
+//                      64 that fill whole waves may be one chunk. For at most 40 rows or columns,
 //                      and for results up to 64 x 64 with k from 32768 on.
 //
 // Within a quarter, part or lane: acc = 0; for its l ascending: acc = fma(a, b, acc). Lanes go on
@@ -178,38 +179,61 @@ inline bool MayBeSummed(const Problem& problem, NumericsClass numerics) {
 
 // The chunks of chunked_lanes: as many as should end first on 132 multiprocessors. Times are in
 // products of a block. Up to 16 rows blocks wait for the memory: 120 of them ask as much of it as
-// it gives, and more share it without regard to waves. Two chunks meet in a cluster, more in a
+// it gives, and more share it without regard to waves. Beyond, strips that fill whole waves may
+// have all of k to themselves, while the others are cut. Two chunks meet in a cluster, more in a
 // second pass.
-inline int64_t LaneChunkLength(const Problem& problem) {
-  const int64_t narrow = std::min(problem.m, problem.n);
-  const bool few_rows = narrow <= 16;
-  const double begin = few_rows ? 400 : 140;
-  const double cluster = few_rows ? 150 : 70;
-  const double second_pass = few_rows ? 600 : 180;
-  const int64_t k = std::max<int64_t>(1, problem.k);
-  const auto strips =
-      static_cast<double>(TilesOf(std::max(problem.m, problem.n), SkinnyStrip(narrow)));
-  int64_t best = 0;
-  double least = 0;
-  for (int64_t chunks = 1; chunks <= 256 && (chunks == 1 || k / chunks >= kLaneRound);
-       chunks += chunks < 8 ? 1 : chunks / 4) {
-    const int64_t length = TilesOf(TilesOf(k, chunks), kLaneRound) * kLaneRound;
-    const int64_t count = TilesOf(k, length);  // fewer where they come out longer
-    const double blocks = strips * static_cast<double>(count);
-    const double waves = few_rows ? std::max(1.0, blocks / 120) : std::ceil(blocks / 132);
-    const double time = waves * (static_cast<double>(length) + begin) + (count > 2   ? second_pass
-                                                                         : count > 1 ? cluster
-                                                                                     : 0);
-    if (chunks == 1 || time < least) {
-      best = length;
-      least = time;
-    }
+struct LaneOrder {
+  int64_t strips;
+  int64_t whole_strips = 0;  // the first ones, in one chunk; a multiple of 132
+  int64_t chunks = 1;        // of each of the others
+  int64_t chunk_length = 0;
+
+  explicit LaneOrder(const Problem& problem) {
+    constexpr int64_t kMultiprocessors = 132;
+    const int64_t narrow = std::min(problem.m, problem.n);
+    const int64_t k = std::max<int64_t>(1, problem.k);
+    const bool few_rows = narrow <= 16;
+    const double begin = few_rows ? 400 : 140;
+    const double cluster = few_rows ? 150 : 70;
+    const double second_pass = few_rows ? 600 : 180;
+    strips = TilesOf(std::max(problem.m, problem.n), SkinnyStrip(narrow));
+    double least = 0;
+    const auto consider = [&](int64_t whole) {
+      for (int64_t most = 1; most <= 256 && (most == 1 || k / most >= kLaneRound);
+           most += most < 8 ? 1 : most / 4) {
+        const int64_t length = TilesOf(TilesOf(k, most), kLaneRound) * kLaneRound;
+        const int64_t count = TilesOf(k, length);  // fewer where they come out longer
+        const auto blocks = static_cast<double>((strips - whole) * count);
+        const double waves =
+            few_rows ? std::max(1.0, blocks / 120) : std::ceil(blocks / kMultiprocessors);
+        const double time =
+            static_cast<double>(whole / kMultiprocessors) * (static_cast<double>(k) + begin) +
+            waves * (static_cast<double>(length) + begin) +
+            (count > 2 || (count > 1 && whole > 0) ? second_pass
+             : count > 1                           ? cluster
+                                                   : 0);
+        if (chunk_length == 0 || time < least) {
+          whole_strips = whole;
+          chunks = count;
+          chunk_length = length;
+          least = time;
+        }
+      }
+    };
+    consider(0);
+    const int64_t whole = strips / kMultiprocessors * kMultiprocessors;
+    if (!few_rows && whole > 0 && whole < strips) consider(whole);
+    if (chunks == 1) whole_strips = 0;
   }
-  return best;
-}
+
+  // The chunks of a strip's results, by their row or column along the long side.
+  int64_t LengthAt(int64_t strip, int64_t k) const {
+    return strip < whole_strips ? std::max<int64_t>(1, k) : chunk_length;
+  }
+};
 
 // Products in every chunk but the last, which has what is left: a multiple of 64 for quarters, of
-// 256 for lanes.
+// 256 for the strips of lanes that are cut.
 inline int64_t ChunkLength(NumericsClass numerics, const Problem& problem) {
   constexpr int64_t kGranule = int64_t{kQuarters} * kQuarterGranule;
   const int64_t k = problem.k;
@@ -222,7 +246,7 @@ inline int64_t ChunkLength(NumericsClass numerics, const Problem& problem) {
     case NumericsClass::kChunkedQuarters:
       return QuarterChunkLength(problem);
     case NumericsClass::kChunkedLanes:
-      return LaneChunkLength(problem);
+      return LaneOrder(problem).chunk_length;
   }
   return std::max<int64_t>(1, k);
 }

@@ -30,6 +30,10 @@ __device__ __forceinline__ float4 LoadShared4(uint32_t address) {
   return v;
 }
 
+__device__ __forceinline__ void StoreShared(uint32_t address, float v) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(v) : "memory");
+}
+
 __device__ __forceinline__ void StoreShared4(uint32_t address, float4 v) {
   asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(v.x), "f"(v.y),
                "f"(v.z), "f"(v.w)

@@ -242,7 +242,7 @@ TEST(SumOrder, CutsLanesByTheDeviceThatTheyFill) {
   EXPECT_EQ(chunks(32, 4096, 4096), 2);
   EXPECT_EQ(chunks(6144, 4, 2048), 1);
   EXPECT_EQ(chunks(8, 14336, 4096), 1);
-  EXPECT_EQ(chunks(35, 8457, 4096), 4);
+  EXPECT_EQ(chunks(35, 8457, 4096), 8);
   EXPECT_EQ(chunks(35, 700, 2048), 8);
   EXPECT_EQ(chunks(1, 100, 255), 1);
   EXPECT_EQ(chunks(1, 100, 256), 1);
@@ -254,22 +254,43 @@ TEST(SumOrder, CutsLanesByTheDeviceThatTheyFill) {
   EXPECT_EQ(chunks(1, int64_t{1} << 40, 4096), 1);
 }
 
+// Strips that fill whole waves have all of k, and those left over are cut.
+TEST(SumOrder, LeavesLanesOfWholeWavesUncut) {
+  const auto order = [](int64_t m, int64_t n, int64_t k) {
+    return LaneOrder(DenseProblem(DType::kF32, m, n, k));
+  };
+  EXPECT_EQ(order(35, 8457, 4096).strips, 133);
+  EXPECT_EQ(order(35, 8457, 4096).whole_strips, 132);
+  EXPECT_EQ(order(35, 8457, 4096).LengthAt(131, 4096), 4096);
+  EXPECT_EQ(order(35, 8457, 4096).LengthAt(132, 4096), 512);
+  EXPECT_EQ(order(32, 14336, 4096).whole_strips, 132);
+  EXPECT_EQ(order(32, 4096, 4096).whole_strips, 0);
+  EXPECT_EQ(order(32, 132 * 64, 4096).whole_strips, 0);
+  EXPECT_EQ(order(32, 132 * 64, 4096).chunks, 1);
+  EXPECT_EQ(order(8, 14336, 4096).whole_strips, 0);
+}
+
 // However many matrices, they need no more than a bounded workspace, and none where the batch alone
 // fills the device.
 TEST(Families, SumLanesWithinABoundedWorkspace) {
   const auto workspace = [](int64_t m, int64_t n, int64_t k, int64_t batch_count) {
     const Problem problem = DenseProblem(DType::kF32, m, n, k, batch_count);
     size_t most = 0;
-    int kernels = 0;
-    ForEachKernel(DType::kF32, [&](const KernelFamily& family, int config) {
-      if (family.configs()[config].numerics != NumericsClass::kChunkedLanes) return;
-      EXPECT_EQ(family.WhyNot(problem, H200(), config), "");
-      const Plan plan = family.MakePlan({&problem, 1}, H200(), config);
-      EXPECT_EQ(plan.launches, plan.workspace_bytes > 0 ? 2 : 1);
-      most = std::max(most, plan.workspace_bytes);
-      ++kernels;
-    });
-    EXPECT_EQ(kernels, 2);
+    for (const int capability : {80, 90}) {
+      DeviceInfo device = H200();
+      device.compute_capability = capability;
+      int kernels = 0;
+      ForEachKernel(DType::kF32, [&](const KernelFamily& family, int config) {
+        if (family.configs()[config].numerics != NumericsClass::kChunkedLanes) return;
+        if (capability == 80 && family.configs()[config].name != "skinny_f32_lanes") return;
+        EXPECT_EQ(family.WhyNot(problem, device, config), "");
+        const Plan plan = family.MakePlan({&problem, 1}, device, config);
+        EXPECT_EQ(plan.launches, plan.workspace_bytes > 0 ? 2 : 1);
+        most = std::max(most, plan.workspace_bytes);
+        ++kernels;
+      });
+      EXPECT_EQ(kernels, capability == 80 ? 1 : 2);
+    }
     return most;
   };
   EXPECT_EQ(workspace(8, 1024, 4096, 1), size_t{4} * 8 * 1024 * 4);

@@ -119,9 +119,13 @@ float SumInOrder(NumericsClass numerics, const Problem& problem, int64_t row, in
     }
     return *total;
   }
-  const int64_t length = ChunkLength(numerics, problem);
+  int64_t length = ChunkLength(numerics, problem);
+  if (numerics == NumericsClass::kChunkedLanes) {
+    const int64_t strip = SkinnyStrip(std::min(problem.m, problem.n));
+    length = LaneOrder(problem).LengthAt((problem.m <= problem.n ? column : row) / strip, k);
+  }
   float total = 0;
-  for (int64_t chunk = 0; chunk < ChunkCount(numerics, problem); ++chunk) {
+  for (int64_t chunk = 0; chunk < TilesOf(k, length); ++chunk) {
     const int64_t begin = chunk * length;
     float sum = 0;
     if (numerics == NumericsClass::kSequential) {
@@ -193,10 +197,10 @@ std::vector<float> ResultInOrder(NumericsClass numerics, const Problem& problem,
 // kernel.
 TEST_F(GpuTest, KernelsSumAsTheirClassDefines) {
   const int64_t shapes[][3] = {
-      {67, 45, 333},   {300, 200, 1111}, {9, 600, 2100},   {600, 30, 700},
-      {64, 64, 33000}, {600, 1100, 700}, {12, 33000, 131}, {700, 900, 141},
-      {3, 45, 5000},   {600, 2, 333},    {1, 1, 90000},    {40, 700, 3000},
-      {24, 1100, 600}, {16, 520, 3001},  {1100, 13, 900},  {33, 2100, 1000}};
+      {67, 45, 333},    {300, 200, 1111}, {9, 600, 2100},  {600, 30, 700},  {64, 64, 33000},
+      {600, 1100, 700}, {12, 33000, 131}, {700, 900, 141}, {3, 45, 5000},   {600, 2, 333},
+      {1, 1, 90000},    {40, 700, 3000},  {24, 1100, 600}, {16, 520, 3001}, {1100, 13, 900},
+      {33, 2100, 1000}, {33, 8457, 600}};
   std::set<NumericsClass> seen;
   for (const auto& shape : shapes) {
     for (const bool transposed : {false, true}) {
