@@ -22,14 +22,14 @@ enum Fault {
 
 constexpr int kThreads = 256;
 constexpr SimtConfig kConfigs[kFaults] = {
-    {"wrong_f32_slab", DType::kF32, 1, kThreads, 1, kThreads, 1, 1, 0, 0},
-    {"wrong_f32_tail", DType::kF32, 1, kThreads, 1, kThreads, 1, 1, 0, 0},
-    {"wrong_f32_row", DType::kF32, 1, kThreads, 1, kThreads, 1, 1, 0, 0},
-    {"wrong_f32_reads_c", DType::kF32, 1, kThreads, 1, kThreads, 1, 1, 0, 0},
-    {"wrong_f32_outside", DType::kF32, 1, kThreads, 1, kThreads, 1, 1, 0, 0},
-    {"wrong_f32_backward", DType::kF32, 1, kThreads, 1, kThreads, 1, 1, 0, 0},
-    {"wrong_f32_unstable", DType::kF32, 1, kThreads, 1, kThreads, 1, 1, 0, 0},
-    {"wrong_f32_group", DType::kF32, 1, kThreads, 1, kThreads, 1, 1, 0, 0},
+    {"wrong_f32_slab", DType::kF32, 1, kThreads, 1, kThreads, 1, 1, 0, 0, 0},
+    {"wrong_f32_tail", DType::kF32, 1, kThreads, 1, kThreads, 1, 1, 0, 0, 0},
+    {"wrong_f32_row", DType::kF32, 1, kThreads, 1, kThreads, 1, 1, 0, 0, 0},
+    {"wrong_f32_reads_c", DType::kF32, 1, kThreads, 1, kThreads, 1, 1, 0, 0, 0},
+    {"wrong_f32_outside", DType::kF32, 1, kThreads, 1, kThreads, 1, 1, 0, 0, 0},
+    {"wrong_f32_backward", DType::kF32, 1, kThreads, 1, kThreads, 1, 1, 0, 0, 0},
+    {"wrong_f32_unstable", DType::kF32, 1, kThreads, 1, kThreads, 1, 1, 0, 0, 0},
+    {"wrong_f32_group", DType::kF32, 1, kThreads, 1, kThreads, 1, 1, 0, 0, 0},
 };
 constexpr auto kKernelConfigs = ToKernelConfigs(kConfigs);
 
