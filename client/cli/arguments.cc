@@ -36,7 +36,8 @@ of one type in a call. Fortran-order files are sent as they are. D appears under
 it is complete, and not before.
 
 @NAME is a matrix that is on the server (gemmctl put); a file of such a name is ./@NAME. With
---result D stays there, too, and may be larger than a message.
+--result D stays there, too, and may be larger than a message. A product of two dimensions whose A is
+in C order may be of any size: it goes in panels of rows over --channels connections, after B.
 
 Examples:
   gemmctl multiply A.npy B.npy -o D.npy
@@ -48,7 +49,7 @@ Examples:
 
 constexpr char kPutFooter[] =
     R"(The matrix, of two dimensions, then is an operand as often as wanted: gemmctl multiply @NAME.
-It goes in panels of about 16 MiB over several connections, whatever its size; --timeout is for each
+It goes in panels of rows over several connections, whatever its size; --timeout is for each
 panel. It is stored row by row: a Fortran-order file is reordered in memory first. One that is not
 used for its time to live is forgotten, and none outlives the server.
 
@@ -61,7 +62,7 @@ Examples:
 
 constexpr char kGetFooter[] =
     R"(The file is row-major, and appears under its name when it is complete, and not before.
---timeout is for each panel of about 16 MiB.
+--timeout is for each panel of rows.
 
 Examples:
   gemmctl get hidden -o hidden.npy
@@ -90,7 +91,8 @@ Shapes are MxNxK, then /f64 for float64 and /ta or /tb for an operand that is st
 then :WEIGHT. The server's product of each is checked before it is measured. With --batch every
 product of a call has operands of its own, and one that fails is an error of its own.
 
-With --resident b the operand B is not sent with each call. --upload measures transfers alone, over
+With --resident b the operand B is not sent with each call. Products of more than 32 MiB each way go
+in panels, over --channels connections of one client. --upload measures transfers alone, over
 --channels connections side by side, and checks what comes back.
 
 An --slo is a list of bounds that every load point must keep: p50, p99 or any other percentile, max,
@@ -101,6 +103,7 @@ Examples:
   gemmctl perf --shapes 64x64x64 --concurrency 1,4,16,64 --channels 4
   gemmctl perf --shapes 64x64x64 --batch 32 --concurrency 16 --channels 4
   gemmctl perf --shapes 64x64x64 --batch 32 --resident b --concurrency 16 --channels 4
+  gemmctl perf --shapes 4096x8192x8192 --resident b --channels 16 --concurrency 2
   gemmctl perf --upload 1GiB --channels 8
   gemmctl perf --shapes 64x64x64:8,1024x1024x1024/tb:1 --rate 500,1000,2000 --duration 30s
   gemmctl perf --shapes 256x256x256/f64 --rate 1000 --slo p99=5ms,errors=0.1% --json)";
@@ -334,6 +337,8 @@ void DeclareArguments(CLI::App& app, Arguments& arguments) {
 
   CLI::App* multiply = app.add_subcommand("multiply", "D = alpha op(A) op(B) + beta C");
   DeclareMultiply(*multiply, arguments.multiply);
+  AddChannels(*multiply, arguments.client.channels,
+              "connections for the panels of a large product");
   AddJson(*multiply, arguments.json);
 
   CLI::App* put = app.add_subcommand("put", "put a matrix on the server, to be used by name");

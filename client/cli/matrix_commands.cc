@@ -13,6 +13,7 @@
 #include "client/cli/npy.h"
 #include "client/cli/progress.h"
 #include "client/cli/transpose.h"
+#include "gemmd/tune_process.h"
 #include "nlohmann/json.hpp"
 
 namespace gemm::cli {
@@ -101,6 +102,7 @@ std::string StateOf(const MatrixInfo& matrix) {
 }  // namespace
 
 ExitCode RunPut(const ClientOptions& options, const PutCommand& command, bool json) {
+  PollConnectionsApart();
   const absl::StatusOr<Client> client = Client::Connect(options);
   if (!client.ok()) return FailInput(client.status(), json);
   const absl::StatusOr<NpyArray> file = NpyArray::Open(command.path);
@@ -126,6 +128,7 @@ ExitCode RunPut(const ClientOptions& options, const PutCommand& command, bool js
 }
 
 ExitCode RunGet(const ClientOptions& options, const GetCommand& command, bool json) {
+  PollConnectionsApart();
   const absl::StatusOr<Client> client = Client::Connect(options);
   if (!client.ok()) return FailInput(client.status(), json);
   const absl::StatusOr<MatrixInfo> matrix = client->GetMatrix(command.name);

@@ -13,6 +13,7 @@
 #include "client/cli/phases.h"
 #include "client/cli/progress.h"
 #include "client/cli/transpose.h"
+#include "gemmd/tune_process.h"
 #include "nlohmann/json.hpp"
 
 namespace gemm::cli {
@@ -212,6 +213,7 @@ void PrintReport(const MultiplyCommand& command, const Inputs& inputs, const Mul
 }  // namespace
 
 ExitCode RunMultiply(const ClientOptions& options, const MultiplyCommand& command, bool json) {
+  PollConnectionsApart();
   const absl::StatusOr<Client> client = Client::Connect(options);
   if (!client.ok()) return FailInput(client.status(), json);
   const absl::StatusOr<MatricesByName> matrices = AskForMatrices(*client, command);

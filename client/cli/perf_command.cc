@@ -17,6 +17,7 @@
 #include "client/cli/perf/perf_report.h"
 #include "client/cli/perf/workload.h"
 #include "client/cli/progress.h"
+#include "gemmd/tune_process.h"
 #include "nlohmann/json.hpp"
 
 namespace gemm::cli {
@@ -182,7 +183,7 @@ ExitCode Measure(const Client& client, const ClientOptions& options, const PerfC
   if (json) {
     PrintJson(PerfJson(setting, points));
   } else {
-    PrintSplit(points);
+    PrintSplit(setting, points);
   }
   return Judge(points);
 }
@@ -190,20 +191,29 @@ ExitCode Measure(const Client& client, const ClientOptions& options, const PerfC
 }  // namespace
 
 ExitCode RunPerf(const ClientOptions& options, const PerfCommand& command, bool json) {
-  const absl::StatusOr<Client> client = Client::Connect(options);
-  if (!client.ok()) return FailInput(client.status(), json);
   ShapeMix mix = command.mix;
   if (command.resident_b) mix.KeepBOnServer();
   if (const absl::Status status = CheckBatchSize(mix, command.batch); !status.ok()) {
     return FailInput(status, json);
   }
-  PerfSetting setting{.load = {.client = options,
+  ClientOptions each = options;
+  int clients = command.channels;
+  const bool by_panels = mix.by_panels() && command.batch == 0 && !command.points[0].open();
+  if (by_panels) {  // which spread over the connections of one client
+    PollConnectionsApart();
+    each.channels = command.channels;
+    clients = 1;
+  }
+  const absl::StatusOr<Client> client = Client::Connect(options);
+  if (!client.ok()) return FailInput(client.status(), json);
+  PerfSetting setting{.load = {.client = each,
                                .batch = command.batch,
-                               .channels = command.channels,
+                               .channels = clients,
                                .outstanding = command.outstanding,
                                .seed = command.seed},
                       .duration = command.duration,
                       .warmup = command.warmup,
+                      .by_panels = by_panels,
                       .shapes = mix.shapes()};
   if (const absl::Status status = AskServer(*client, setting); !status.ok()) {
     return FailCall(*client, options, status, json);

@@ -10,6 +10,7 @@
 #include "client/cli/perf/perf_report.h"
 #include "client/cli/perf/upload.h"
 #include "client/cli/progress.h"
+#include "gemmd/tune_process.h"
 #include "nlohmann/json.hpp"
 
 namespace gemm::cli {
@@ -42,6 +43,7 @@ nlohmann::json JsonOf(const UploadResult& result, const TransferTally& tally) {
 }  // namespace
 
 ExitCode RunPerfUpload(const ClientOptions& options, const PerfCommand& command, bool json) {
+  PollConnectionsApart();
   ClientOptions wide = options;
   wide.channels = command.channels;
   const absl::StatusOr<Client> client = Client::Connect(wide);

@@ -35,5 +35,17 @@ TEST(CheckAddressTest, RefusesAndSaysWhy) {
   EXPECT_THAT(fault("http://gpu7:50051"), HasSubstr("starts with http://"));
 }
 
+TEST(IsWithinHostTest, KnowsThisMachine) {
+  for (const char* address : {"127.0.0.1:50051", "127.1.2.3:1", "localhost:1", "[::1]:50051",
+                              "unix:/run/gemmd.sock", "unix-abstract:gemmd", "dns:///localhost:1",
+                              "dns:127.0.0.1:1", "ipv4:127.0.0.1:1", "ipv6:[::1]:1"}) {
+    EXPECT_TRUE(IsWithinHost(address)) << address;
+  }
+  for (const char* address : {"gpu7:50051", "10.0.0.127:1", "localhost.example.org:1",
+                              "dns:///gpu7:50051", "dns://127.0.0.1/gpu7:50051", "[::1:2]:3"}) {
+    EXPECT_FALSE(IsWithinHost(address)) << address;
+  }
+}
+
 }  // namespace
 }  // namespace gemm::client

@@ -354,8 +354,26 @@ def test_c_of_the_wrong_shape(gemmctl, folder):
     assert_refused(done, UNUSABLE, "c.npy")
 
 
+def test_a_product_larger_than_a_message_goes_in_panels(gemmctl, folder, server):
+    calls = server.metric("grpc_server_handled_total", grpc_method="Multiply", grpc_code="OK")
+    a, b, c = small_integers(1, 5000, 4096), small_integers(2, 4096, 3), small_integers(3, 5000, 3)
+    for name, array in [("a", a), ("b", b), ("c", c)]:
+        np.save(folder / f"{name}.npy", array)
+    done = gemmctl(
+        "multiply", folder / "a.npy", folder / "b.npy", "-o", folder / "d.npy",
+        "--c", folder / "c.npy", "--beta", "1", "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done
+    assert np.array_equal(np.load(folder / "d.npy"), a @ b + c)
+    after = server.metric("grpc_server_handled_total", grpc_method="Multiply", grpc_code="OK")
+    assert after - calls > 1
+    assert json.loads(done.stdout)["request_bytes"] > a.nbytes
+    assert json.loads(gemmctl("list", "--json").stdout)["matrices"] == []
+
+
+# Whose columns cannot be cut into rows of D.
 def test_message_over_the_limit(gemmctl, folder):
-    np.save(folder / "a.npy", np.zeros((5000, 4096), np.float32))
+    np.save(folder / "a.npy", np.zeros((5000, 4096), np.float32, order="F"))
     np.save(folder / "b.npy", np.zeros((4096, 1), np.float32))
     for _ in range(5):
         started = time.monotonic()

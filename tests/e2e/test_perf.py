@@ -61,7 +61,7 @@ def test_figures_agree_with_one_another(perf):
     (point,) = report["points"]
     assert [shape["name"] for shape in report["shapes"]] == ["32x16x8/f32", "64x64x64/f64/tb"]
     assert all(shape["kernel"] for shape in report["shapes"]), report["shapes"]
-    assert report["link"] == {"kind": "loopback", "channels": 1, "road": "inline"}
+    assert report["link"] == {"kind": "loopback", "channels": 1, "road": "inline", "by_panels": False}
     assert report["server"]["version"] == report["client"]["version"]
     assert point["calls_per_second"] == pytest.approx(point["calls"] / point["seconds"])
     # One caller is always waiting for one call.

@@ -99,10 +99,11 @@ void PrintServer(const ServerInfo& server, const std::string& address) {
 void PrintHeader(const PerfSetting& setting) {
   const LoadSettings& load = setting.load;
   PrintServer(setting.server, load.client.address);
-  absl::PrintF("  link      %s, %d channel%s, %s\n", LinkOf(load.client.address), load.channels,
-               load.channels == 1 ? "" : "s",
-               setting.shapes[0].resident_b ? "A and results inline, B on the server"
-                                            : "operands and results inline");
+  absl::PrintF("  link      %s, %d channel%s, %s %s%s\n", LinkOf(load.client.address),
+               setting.channels(), setting.channels() == 1 ? "" : "s",
+               setting.shapes[0].resident_b ? "A and results" : "operands and results",
+               setting.by_panels ? "in panels" : "inline",
+               setting.shapes[0].resident_b ? ", B on the server" : "");
   absl::PrintF("  client    gemmctl %s, %d cores\n", GEMMD_VERSION,
                std::thread::hardware_concurrency());
   absl::PrintF("  load      %s a point after %s of warm-up, timeout %s, seed %d\n",
@@ -139,9 +140,10 @@ void PrintRow(const PerfSetting& setting, const PerfPoint& point) {
   std::fflush(stdout);
 }
 
-void PrintSplit(const std::vector<PerfPoint>& points) {
+void PrintSplit(const PerfSetting& setting, const std::vector<PerfPoint>& points) {
   if (points.empty()) return;
-  absl::PrintF("\nThe mean call's time in ms: before it was sent, on the server, and the rest\n");
+  absl::PrintF("\nThe mean call's time in ms: before it was sent, on the server%s, and the rest\n",
+               setting.by_panels ? " (all panels together, which overlap)" : "");
   absl::PrintF("%8s %9s %9s", points[0].point.open() ? "rate" : "callers", "mean", "wait");
   for (const char* name : kPhaseNames) absl::PrintF(" %9s", name);
   absl::PrintF("  wire and client\n");
@@ -173,8 +175,9 @@ nlohmann::json PerfJson(const PerfSetting& setting, const std::vector<PerfPoint>
                          {"client", ClientJson()},
                          {"link",
                           {{"kind", LinkOf(load.client.address)},
-                           {"channels", load.channels},
-                           {"road", setting.shapes[0].resident_b ? "resident b" : "inline"}}},
+                           {"channels", setting.channels()},
+                           {"road", setting.shapes[0].resident_b ? "resident b" : "inline"},
+                           {"by_panels", setting.by_panels}}},
                          {"load",
                           {{"duration_seconds", absl::ToDoubleSeconds(setting.duration)},
                            {"warmup_seconds", absl::ToDoubleSeconds(setting.warmup)},

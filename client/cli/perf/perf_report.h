@@ -23,7 +23,10 @@ struct PerfSetting {
   LoadSettings load;
   absl::Duration duration;
   absl::Duration warmup;
+  bool by_panels = false;  // products go in panels, over the channels of one client
   std::vector<MixShape> shapes;
+
+  int channels() const { return by_panels ? load.client.channels : load.channels; }
   std::vector<Explanation> explanations;  // of each shape
   int64_t check_calls = 0;                // made before the first load point
 };
@@ -43,7 +46,7 @@ void PrintServer(const ServerInfo& server, const std::string& address);
 void PrintHeader(const PerfSetting& setting);
 void PrintRowTitles(const PerfSetting& setting, const LoadPoint& point);
 void PrintRow(const PerfSetting& setting, const PerfPoint& point);
-void PrintSplit(const std::vector<PerfPoint>& points);
+void PrintSplit(const PerfSetting& setting, const std::vector<PerfPoint>& points);
 
 nlohmann::json ServerJson(const ServerInfo& server, const std::string& address);
 nlohmann::json ClientJson();

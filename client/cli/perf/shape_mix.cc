@@ -89,6 +89,10 @@ void ShapeMix::KeepBOnServer() {
   for (MixShape& shape : shapes_) shape.resident_b = true;
 }
 
+bool ShapeMix::by_panels() const {
+  return std::any_of(shapes_.begin(), shapes_.end(), [](const auto& x) { return x.by_panels(); });
+}
+
 size_t ShapeMix::Pick(Random& random) const {
   if (shapes_.size() == 1) return 0;
   const double at = random.Uniform() * total_weight();

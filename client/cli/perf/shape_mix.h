@@ -3,6 +3,7 @@
 #ifndef GEMMD_CLIENT_CLI_PERF_SHAPE_MIX_H_
 #define GEMMD_CLIENT_CLI_PERF_SHAPE_MIX_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/cli/perf/random.h"
+#include "gemmd/multiply.h"
 #include "gemmd/types.h"
 
 namespace gemm::cli {
@@ -29,6 +31,12 @@ struct MixShape {
   int64_t payload_bytes() const {  // that travel, both ways
     return (m * k + (resident_b ? 0 : k * n) + m * n) * element_bytes();
   }
+  // Whether a Multiply of it goes in panels of rows, over several connections.
+  bool by_panels() const {
+    const int64_t request_bytes = payload_bytes() - d_bytes();
+    return !transpose_a &&
+           static_cast<uint64_t>(std::max(request_bytes, d_bytes())) > kOneMessageBytes;
+  }
   double flops() const {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   }
@@ -44,6 +52,8 @@ class ShapeMix {
   static absl::StatusOr<ShapeMix> Parse(const std::string& text);
 
   void KeepBOnServer();  // of every shape
+
+  bool by_panels() const;  // any shape
 
   const std::vector<MixShape>& shapes() const { return shapes_; }
   double total_weight() const { return cumulative_.back(); }

@@ -1,5 +1,7 @@
 #include "client/cli/perf/tally.h"
 
+#include <algorithm>
+
 namespace gemm::cli {
 namespace {
 
@@ -54,7 +56,7 @@ double Tally::mean_phase_seconds(size_t phase) const {
 double Tally::mean_rest_seconds() const {
   double rest = mean_seconds() - mean_wait_seconds();
   for (size_t i = 0; i < phase_seconds_.size(); ++i) rest -= mean_phase_seconds(i);
-  return rest;
+  return std::max(rest, 0.0);
 }
 
 }  // namespace gemm::cli

@@ -51,7 +51,7 @@ class Tally {
   double mean_seconds() const;
   double mean_wait_seconds() const;
   double mean_phase_seconds(size_t phase) const;
-  double mean_rest_seconds() const;  // the wire and the client
+  double mean_rest_seconds() const;  // the wire and the client; none of it if panels overlap
 
  private:
   LatencyHistogram latency_;

@@ -13,7 +13,9 @@
 #include "client/cpp/internal/connection.h"
 #include "client/cpp/internal/conversions.h"
 #include "client/cpp/internal/error.h"
+#include "client/cpp/internal/large_product.h"
 #include "client/cpp/internal/matrices.h"
+#include "client/cpp/internal/panels.h"
 #include "client/cpp/internal/unary_call.h"
 #include "gemm/v1/gemm.pb.h"
 #include "grpc/health/v1/health.pb.h"
@@ -58,13 +60,21 @@ class Client::Impl {
       : options_(options),
         connection_(options),
         calls_(options),
-        matrices_(options, connection_, calls_) {}
+        panels_(options, connection_, calls_),
+        matrices_(options.address, connection_, calls_, panels_) {}
 
   // Request is as for client::BulkCall.
   template <typename Request>
   absl::StatusOr<typename Request::Report> Call(absl::StatusOr<Request> request) {
     if (!request.ok()) return request.status();
     return calls_.Call(connection_, *std::move(request));
+  }
+
+  absl::StatusOr<MultiplyReport> Multiply(absl::StatusOr<client::CheckedProduct> product) {
+    if (product.ok() && client::GoesByPanels(*product)) {
+      return client::MultiplyByPanels(*std::move(product), calls_, matrices_, panels_);
+    }
+    return Call(std::move(product));
   }
 
   template <typename Request, typename Callback>
@@ -99,6 +109,7 @@ class Client::Impl {
   const ClientOptions options_;
   const client::Connection connection_;
   client::BlockingCalls calls_;
+  client::Panels panels_;
   client::Matrices matrices_;
   client::CallbackThread callbacks_;  // the last: its end waits for calls, which use the others
 };
@@ -115,7 +126,7 @@ absl::StatusOr<Client> Client::Connect(const ClientOptions& options) {
 
 template <typename T>
 absl::StatusOr<MultiplyReport> Client::Multiply(const MultiplyArgs<T>& args) const {
-  return impl_->Call(client::CheckProduct(args));
+  return impl_->Multiply(client::CheckProduct(args));
 }
 
 template absl::StatusOr<MultiplyReport> Client::Multiply(const MultiplyArgs<float>&) const;

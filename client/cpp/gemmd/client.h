@@ -31,8 +31,8 @@ struct ClientOptions {
   std::string address = "127.0.0.1:50051";
 
   // For a whole call: every attempt, the waits between them and both transfers. Sent to the server,
-  // which drops work whose time is up. absl::InfiniteDuration() waits for ever. Put and Get, which
-  // may be of any size, take many calls: it is for each.
+  // which drops work whose time is up. absl::InfiniteDuration() waits for ever. Put, Get and a
+  // large Multiply take many calls: it is for each.
   absl::Duration timeout = absl::Seconds(60);
 
   // Further attempts after UNAVAILABLE (the server is full, draining or not there). The server's
@@ -53,8 +53,8 @@ struct ClientOptions {
   // protobuf's own limit; the server may have a lower one.
   uint64_t message_limit_bytes = INT32_MAX;
 
-  // Connections over which the panels of one Put or Get go side by side. They are made when they
-  // are first needed.
+  // Connections over which the panels of one Put, Get or large Multiply go side by side. They are
+  // made when they are first needed.
   int channels = 8;
 
   // Obey http_proxy and its kin. Off by default, since proxies rarely carry HTTP/2 and must never
@@ -71,10 +71,10 @@ using MultiplyBatchCallback = absl::AnyInvocable<void(absl::StatusOr<MultiplyBat
 // What became of a WriteRowsAsync or ReadRowsAsync.
 using MatrixCallback = absl::AnyInvocable<void(absl::StatusOr<MatrixInfo>)>;
 
-// One connection to one server, and some more for Put and Get. Thread-safe: calls may run at the
-// same time and share the connection; several Clients have a connection each. Movable; a moved-from
-// Client may only be destroyed or assigned to. Destroyed only when no call blocks in it; the
-// destructor waits for the others and their callbacks.
+// One connection to one server, and some more for what goes in panels. Thread-safe: calls may run
+// at the same time and share the connection; several Clients have a connection each. Movable; a
+// moved-from Client may only be destroyed or assigned to. Destroyed only when no call blocks in it;
+// the destructor waits for the others and their callbacks.
 //
 // Every method blocks but those named Async. Errors are such that GetErrorDetail can read them; a
 // mistake in the arguments is INVALID_ARGUMENT without a call.
@@ -90,11 +90,20 @@ class Client {
 
   // Multiplies; T is float or double. The operands are read where they are, without a copy, and
   // nothing reads them once this has returned, however it ended.
+  //
+  // A product with more than kOneMessageBytes to send or to receive goes in panels: rows of D from
+  // rows of A and of C, as many calls over several connections at once, after B, which is put on
+  // the server and deleted again if it is not there. So it may be of any size. Its report has sums
+  // over all panels, which overlap; after a failure some rows of D may be written. In one message,
+  // and refused if that is too large, go those of which rows cannot be had so (a batch, a
+  // transposed A), those whose result stays on the server, and those whose D lies in the memory of
+  // an operand.
   template <typename T>
   absl::StatusOr<MultiplyReport> Multiply(const MultiplyArgs<T>& args) const;
 
-  // The same without waiting. The memory behind a, b, c and d must stay until `callback` is called
-  // and is not touched from then on, however the call ended; `args` itself is not needed.
+  // The same without waiting, and always in one message. The memory behind a, b, c and d must stay
+  // until `callback` is called and is not touched from then on, however the call ended; `args`
+  // itself is not needed.
   //
   // The callback is called exactly once, never within MultiplyAsync, errors in the arguments
   // included. A Client's callbacks run one after another on a thread of its own: a slow one holds
@@ -118,7 +127,7 @@ class Client {
                                  const std::string& request_id = {}) const;
 
   // Puts a matrix on the server, to be an operand as often as wanted. It goes in panels of rows of
-  // about 16 MiB over several connections at once, whatever its size, and sealed it is there. Rows
+  // some MiB over several connections at once, whatever its size, and sealed it is there. Rows
   // leave from where they are, without a copy; nothing reads them once this has returned.
   //
   // Panels are retried like any call; when the server restarts in the middle of it, all is sent

@@ -23,6 +23,9 @@
 
 namespace gemm {
 
+// What Multiply sends in one message, and takes in one, at most, where it has a choice.
+inline constexpr uint64_t kOneMessageBytes = 32 << 20;
+
 // An operand. Element (i, j) of stored matrix q is data[q * batch_stride + i * leading_dimension +
 // j]. `data` may be longer than the layout needs; the rest is not sent.
 template <typename T>
@@ -46,8 +49,8 @@ struct MatrixIn {
   MatrixRows matrix;
 };
 
-// Where D goes. May be the memory of a, b or c: it is written once, after the whole reply is here,
-// and not at all when the call fails. Elements between rows are left alone.
+// Where D goes. May be the memory of a, b or c: then it is written once, after the whole reply is
+// here, and not at all when the call fails. Elements between rows are left alone.
 template <typename T>
 struct MatrixOut {
   std::span<T> data;
@@ -86,7 +89,8 @@ struct MultiplyReport {
   int device_index = 0;
   uint32_t batch_problems = 0;  // requests that the server ran in the same batch, this one included
 
-  // Wall time on the server, phase by phase, in the order they happen.
+  // Wall time on the server, phase by phase, in the order they happen; of a product in panels the
+  // sums over them, more than `wall` where they overlap.
   absl::Duration admit;
   absl::Duration receive;
   absl::Duration decode;

@@ -1,5 +1,6 @@
 #include "client/cpp/internal/address.h"
 
+#include <cstring>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -42,6 +43,20 @@ absl::Status CheckAddress(const std::string& address) {
     return BadAddress(address, "has a port outside of 1 to 65535");
   }
   return absl::OkStatus();
+}
+
+bool IsWithinHost(const std::string& address) {
+  if (absl::StartsWith(address, "unix:") || absl::StartsWith(address, "unix-abstract:"))
+    return true;
+  std::string host = address;
+  for (const char* scheme : {"dns:", "ipv4:", "ipv6:"}) {
+    if (absl::StartsWith(host, scheme)) host.erase(0, std::strlen(scheme));
+  }
+  host.erase(0, host.rfind('/') + 1);  // dns://authority/host:port
+  for (const char* local : {"127.", "localhost:", "[::1]"}) {
+    if (absl::StartsWith(host, local)) return true;
+  }
+  return false;
 }
 
 }  // namespace gemm::client

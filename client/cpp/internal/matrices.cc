@@ -1,10 +1,9 @@
 #include "client/cpp/internal/matrices.h"
 
-#include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/cpp/internal/address.h"
 #include "client/cpp/internal/conversions.h"
 #include "client/cpp/internal/error.h"
 #include "client/cpp/internal/matrix_name.h"
@@ -13,14 +12,10 @@
 namespace gemm::client {
 namespace {
 
-// Of one message each way. From here on larger ones are no faster.
+// Of one message. Over a link each costs its connection a round trip, and from here on larger ones
+// are no faster; within a host they are copied while something of them is still in a cache.
 constexpr int64_t kPanelBytes = 16 << 20;
-
-// More than all of a message of rows but the rows.
-constexpr uint64_t kDescriptionBytes = 4096;
-
-// Less than any server's message limit; not worth a question.
-constexpr int64_t kSurelyFits = 1 << 20;
+constexpr int64_t kPanelBytesWithinHost = 4 << 20;
 
 constexpr int kUploads = 3;  // of one matrix, to a server that restarts meanwhile
 
@@ -32,12 +27,14 @@ absl::Status Exists(const std::string& name) {
       absl::StrCat("name: there is a matrix '", name, "' on this server already"));
 }
 
-absl::Status Cancelled() { return absl::CancelledError("the caller cancelled the call"); }
-
 }  // namespace
 
-Matrices::Matrices(const ClientOptions& options, const Connection& first, BlockingCalls& calls)
-    : options_(options), first_(first), calls_(calls) {}
+Matrices::Matrices(const std::string& address, const Connection& first, BlockingCalls& calls,
+                   Panels& panels)
+    : panel_bytes_(IsWithinHost(address) ? kPanelBytesWithinHost : kPanelBytes),
+      first_(first),
+      calls_(calls),
+      panels_(panels) {}
 
 absl::StatusOr<MatrixInfo> Matrices::Create(CreateMatrixArgs args) {
   if (absl::Status status = CheckMatrixArgs(args); !status.ok()) return status;
@@ -77,84 +74,6 @@ absl::Status Matrices::Delete(const std::string& name) {
       .status();
 }
 
-const Connection& Matrices::Channel(int index) {
-  if (index == 0) return first_;
-  absl::MutexLock lock(&mutex_);
-  while (more_.size() < static_cast<size_t>(index)) {
-    more_.push_back(std::make_unique<Connection>(options_));
-  }
-  return *more_[index - 1];
-}
-
-absl::StatusOr<int64_t> Matrices::PanelRows(int64_t rows, int64_t row_bytes) {
-  uint64_t limit_bytes = options_.message_limit_bytes;
-  if (rows * row_bytes > kSurelyFits) {
-    if (server_limit_bytes_ == 0) {
-      const auto info = calls_.CallMessage<v1::GetServerInfoReply>(first_, Method("GetServerInfo"),
-                                                                   v1::GetServerInfoRequest());
-      if (!info.ok()) return info.status();
-      server_limit_bytes_ = info->message_limit_bytes();
-    }
-    if (server_limit_bytes_ > 0) limit_bytes = std::min(limit_bytes, server_limit_bytes_.load());
-  }
-  limit_bytes -= std::min(limit_bytes, kDescriptionBytes);
-  if (static_cast<uint64_t>(row_bytes) > limit_bytes) {
-    return ErrorWithReason(
-        absl::StatusCode::kResourceExhausted, "MESSAGE_TOO_LARGE",
-        absl::StrCat("one row has ", row_bytes, " bytes, over what fits a message, ", limit_bytes));
-  }
-  const int64_t panel_bytes = std::min<int64_t>(kPanelBytes, static_cast<int64_t>(limit_bytes));
-  return std::clamp<int64_t>(panel_bytes / std::max<int64_t>(row_bytes, 1), 1,
-                             std::max<int64_t>(rows, 1));
-}
-
-absl::Status Matrices::MovePanels(int64_t rows, int64_t row_bytes, const OnTransfer& on_transfer,
-                                  MovePanel move) {
-  const absl::StatusOr<int64_t> step = PanelRows(rows, row_bytes);
-  if (!step.ok()) return step.status();
-  const int64_t panels = (rows + *step - 1) / *step;
-  const int64_t cancels = calls_.cancels();
-
-  struct {
-    absl::Mutex mutex;
-    int64_t begun ABSL_GUARDED_BY(mutex) = 0;
-    absl::Status status ABSL_GUARDED_BY(mutex);
-    absl::Mutex telling;
-    uint64_t done_bytes ABSL_GUARDED_BY(telling) = 0;
-  } shared;
-  const auto drain = [&](const Connection& connection) {
-    for (;;) {
-      int64_t begin = 0;
-      {
-        absl::MutexLock lock(&shared.mutex);
-        if (shared.begun == panels || !shared.status.ok()) return;
-        begin = *step * shared.begun++;
-      }
-      const int64_t count = std::min(*step, rows - begin);
-      const absl::Status status =
-          calls_.cancels() == cancels ? move(connection, begin, count) : Cancelled();
-      if (!status.ok()) {
-        absl::MutexLock lock(&shared.mutex);
-        shared.status.Update(status);
-        return;
-      }
-      if (!on_transfer) continue;
-      absl::MutexLock lock(&shared.telling);
-      shared.done_bytes += static_cast<uint64_t>(count * row_bytes);
-      on_transfer(shared.done_bytes, static_cast<uint64_t>(rows * row_bytes));
-    }
-  };
-  std::vector<std::thread> threads;
-  for (int i = 1; i < std::min<int64_t>(options_.channels, panels); ++i) {
-    threads.emplace_back([&drain, &channel = Channel(i)] { drain(channel); });
-  }
-  drain(first_);
-  for (std::thread& thread : threads) thread.join();
-  absl::MutexLock lock(&shared.mutex);
-  if (absl::IsResourceExhausted(shared.status)) server_limit_bytes_ = 0;  // perhaps another server
-  return shared.status;
-}
-
 absl::StatusOr<MatrixInfo> Matrices::PutOnce(const CheckedPut& put, bool exist_ok,
                                              const OnTransfer& on_transfer) {
   absl::StatusOr<MatrixInfo> created = Create(put.matrix);
@@ -174,19 +93,19 @@ absl::StatusOr<MatrixInfo> Matrices::PutOnce(const CheckedPut& put, bool exist_o
   absl::Mutex mutex;
   MatrixInfo last = *std::move(created);
   const absl::Status status =
-      MovePanels(put.matrix.rows, put.source.row_bytes, on_transfer,
-                 [&](const Connection& connection, int64_t begin, int64_t count) {
-                   CheckedWrite write{.rows = {put.matrix.name, begin, count},
-                                      .source = put.source,
-                                      .type = put.matrix.element_type};
-                   write.source.data += begin * put.source.row_stride_bytes;
-                   write.source.rows = count;
-                   absl::StatusOr<MatrixInfo> written = calls_.Call(connection, std::move(write));
-                   if (!written.ok()) return written.status();
-                   absl::MutexLock lock(&mutex);
-                   if (written->rows_written >= last.rows_written) last = *std::move(written);
-                   return absl::OkStatus();
-                 });
+      panels_.Move({put.matrix.rows, put.source.row_bytes, panel_bytes_}, on_transfer,
+                   [&](const Connection& connection, int64_t begin, int64_t count) {
+                     CheckedWrite write{.rows = {put.matrix.name, begin, count},
+                                        .source = put.source,
+                                        .type = put.matrix.element_type};
+                     write.source.data += begin * put.source.row_stride_bytes;
+                     write.source.rows = count;
+                     absl::StatusOr<MatrixInfo> written = calls_.Call(connection, std::move(write));
+                     if (!written.ok()) return written.status();
+                     absl::MutexLock lock(&mutex);
+                     if (written->rows_written >= last.rows_written) last = *std::move(written);
+                     return absl::OkStatus();
+                   });
   if (!status.ok()) return status;
   return last;
 }
@@ -226,8 +145,8 @@ absl::StatusOr<MatrixInfo> Matrices::Get(const MatrixRows& rows, ElementSpan tar
                                      " elements, but the rows have ", count * info->columns));
   }
   if (target.size_bytes == 0) return info;
-  const absl::Status status = MovePanels(
-      count, row_bytes, on_transfer,
+  const absl::Status status = panels_.Move(
+      {count, row_bytes, panel_bytes_}, on_transfer,
       [&](const Connection& connection, int64_t begin, int64_t panel_rows) {
         return calls_
             .Call(connection, CheckedRead{.rows = {rows.name, rows.row_begin + begin, panel_rows},

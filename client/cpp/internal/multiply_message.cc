@@ -39,10 +39,6 @@ PayloadKey KeyOf(const MatrixBytes& matrix) {
           matrix.matrix_stride_bytes};
 }
 
-uint64_t PayloadBytes(const MatrixBytes& matrix) {
-  return IsSparse(matrix) ? matrix.dense_bytes() : matrix.extent_bytes();
-}
-
 void Describe(const CheckedProduct::Input& input, int64_t element_bytes, v1::Operand& operand) {
   operand.set_transposed(input.transposed);
   if (input.shared) operand.set_batch_stride(0);
@@ -150,6 +146,10 @@ absl::Status ErrorOf(const v1::StatusDetails& error) {
 }
 
 }  // namespace
+
+uint64_t PayloadBytes(const MatrixBytes& matrix) {
+  return IsSparse(matrix) ? matrix.dense_bytes() : matrix.extent_bytes();
+}
 
 absl::StatusOr<grpc::ByteBuffer> Encode(const CheckedProduct& product, uint64_t message_limit_bytes,
                                         BorrowedMemory& memory) {

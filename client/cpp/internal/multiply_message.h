@@ -15,6 +15,9 @@
 
 namespace gemm::client {
 
+// What an operand takes of a request.
+uint64_t PayloadBytes(const MatrixBytes& matrix);
+
 // The request in wire format: [description][header][operand][header][operand]... Operands that are
 // the same bytes go once. RESOURCE_EXHAUSTED when it or its reply is over the limit.
 absl::StatusOr<grpc::ByteBuffer> Encode(const CheckedProduct& product, uint64_t message_limit_bytes,

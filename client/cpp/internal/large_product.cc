@@ -1,0 +1,125 @@
+#include "client/cpp/internal/large_product.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "client/cpp/internal/matrix_name.h"
+#include "client/cpp/internal/multiply_message.h"
+
+namespace gemm::client {
+namespace {
+
+// Of a message each way. The less, the sooner the device begins, and the more of a panel is still
+// in a cache when it is copied; the more, the better the device is used.
+constexpr int64_t kPanelBytes = 8 << 20;
+
+bool OnServer(const CheckedProduct::Input& input) { return !input.matrix.name.empty(); }
+
+// D is written while operands are still read.
+bool Overlap(const MatrixBytes& x, const MatrixBytes& y) {
+  const std::less<> before;
+  return before(x.data, y.data + y.extent_bytes()) && before(y.data, x.data + x.extent_bytes());
+}
+
+// `count` rows from `begin` on, of what has the rows of D.
+void TakeRows(CheckedProduct::Input& input, int64_t begin, int64_t count) {
+  if (OnServer(input)) {
+    input.matrix.row_begin += begin;
+    input.matrix.row_count = count;
+  } else {
+    input.data += begin * input.row_stride_bytes;
+    input.rows = count;
+  }
+}
+
+CheckedProduct PanelOf(const CheckedProduct& product, int64_t begin, int64_t count) {
+  CheckedProduct panel = product;
+  panel.m = count;
+  TakeRows(panel.a, begin, count);
+  if (panel.has_c) TakeRows(panel.c, begin, count);
+  panel.d.data += begin * panel.d.row_stride_bytes;
+  panel.d.rows = count;
+  return panel;
+}
+
+// Of one row of D, on the way that has more.
+int64_t RowBytes(const CheckedProduct& product) {
+  const uint64_t sent_bytes = PayloadBytes(product.a) + PayloadBytes(product.c);
+  return std::max<int64_t>(static_cast<int64_t>(sent_bytes) / product.m, product.d.row_bytes);
+}
+
+void Add(const MultiplyReport& panel, MultiplyReport& whole) {
+  whole.batch_problems = std::max(whole.batch_problems, panel.batch_problems);
+  whole.admit += panel.admit;
+  whole.receive += panel.receive;
+  whole.decode += panel.decode;
+  whole.queue += panel.queue;
+  whole.copy_in += panel.copy_in;
+  whole.compute += panel.compute;
+  whole.copy_out += panel.copy_out;
+  whole.attempts = std::max(whole.attempts, panel.attempts);
+  whole.request_bytes += panel.request_bytes;
+  whole.reply_bytes += panel.reply_bytes;
+}
+
+}  // namespace
+
+bool GoesByPanels(const CheckedProduct& product) {
+  const CheckedProduct::Input& a = product.a;
+  const CheckedProduct::Input& b = product.b;
+  const CheckedProduct::Input& c = product.c;
+  const MatrixBytes& d = product.d;
+  if (product.batch_count != 1 || product.result || product.m == 0 || product.k == 0) return false;
+  const uint64_t sent_bytes = PayloadBytes(a) + PayloadBytes(b) + PayloadBytes(c);
+  const auto received_bytes = static_cast<uint64_t>(d.dense_bytes());
+  if (std::max(sent_bytes, received_bytes) <= kOneMessageBytes) return false;
+  return !a.transposed && !Overlap(a, d) && !Overlap(b, d) && !Overlap(c, d);
+}
+
+absl::StatusOr<MultiplyReport> MultiplyByPanels(CheckedProduct product, BlockingCalls& calls,
+                                                Matrices& matrices, Panels& panels) {
+  const absl::Time start = absl::Now();
+  const bool put_b = !OnServer(product.b);
+  if (put_b) {
+    CheckedPut put{.matrix = {.name = NewMatrixName(),
+                              .element_type = product.element_type,
+                              .rows = product.b.rows,
+                              .columns = product.b.row_bytes / product.element_bytes},
+                   .source = product.b,
+                   .name_is_new = true};
+    const absl::StatusOr<MatrixInfo> b = matrices.Put(put, /*exist_ok=*/false, {});
+    if (!b.ok()) return b.status();
+    const bool transposed = product.b.transposed;
+    product.b = {};
+    product.b.matrix.name = put.matrix.name;
+    product.b.transposed = transposed;
+  }
+
+  absl::Mutex mutex;
+  MultiplyReport whole;
+  const absl::Status status =
+      panels.Move({.count = product.m, .bytes = RowBytes(product), .panel_bytes = kPanelBytes}, {},
+                  [&](const Connection& connection, int64_t begin, int64_t count) {
+                    const absl::StatusOr<MultiplyReport> report =
+                        calls.Call(connection, PanelOf(product, begin, count));
+                    if (!report.ok()) return report.status();
+                    absl::MutexLock lock(&mutex);
+                    if (begin == 0) {
+                      whole.kernel = report->kernel;
+                      whole.device = report->device;
+                      whole.device_index = report->device_index;
+                    }
+                    Add(*report, whole);
+                    return absl::OkStatus();
+                  });
+  if (put_b) matrices.Delete(product.b.matrix.name).IgnoreError();  // what is left expires
+  if (!status.ok()) return status;
+  whole.wall = absl::Now() - start;
+  return whole;
+}
+
+}  // namespace gemm::client

@@ -1,0 +1,58 @@
+// What does not fit one message, cut into panels of rows: a call each, over several connections.
+
+#ifndef GEMMD_CLIENT_CPP_INTERNAL_PANELS_H_
+#define GEMMD_CLIENT_CPP_INTERNAL_PANELS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "client/cpp/internal/blocking_calls.h"
+#include "client/cpp/internal/connection.h"
+#include "gemmd/client.h"
+#include "gemmd/matrix.h"
+
+namespace gemm::client {
+
+// Rows, each of which takes so many bytes of a message on its longer way.
+struct Rows {
+  int64_t count = 0;
+  int64_t bytes = 0;        // of one
+  int64_t panel_bytes = 0;  // to be aimed at
+};
+
+// Thread-safe.
+class Panels {
+ public:
+  // `first` and `calls` must outlive this.
+  Panels(const ClientOptions& options, const Connection& first, BlockingCalls& calls);
+
+  // A call for `count` rows from `begin` on. Several at a time, on threads of their own.
+  using MovePanel =
+      absl::FunctionRef<absl::Status(const Connection&, int64_t begin, int64_t count)>;
+
+  // All of `rows`. After the first failure none begins.
+  absl::Status Move(const Rows& rows, const OnTransfer& on_transfer, MovePanel move);
+
+ private:
+  absl::StatusOr<int64_t> RowsOfPanel(const Rows& rows);
+  const Connection& Channel(int index);
+
+  const ClientOptions options_;
+  const Connection& first_;
+  BlockingCalls& calls_;
+  std::atomic<uint64_t> server_limit_bytes_ = 0;  // of a message; 0: not asked yet
+
+  absl::Mutex mutex_;
+  std::vector<std::unique_ptr<Connection>> more_ ABSL_GUARDED_BY(mutex_);  // beside first_
+};
+
+}  // namespace gemm::client
+
+#endif  // GEMMD_CLIENT_CPP_INTERNAL_PANELS_H_
