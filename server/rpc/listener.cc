@@ -48,6 +48,10 @@ struct Address {
     return storage.ss_family == AF_INET6 ? IN6_IS_ADDR_UNSPECIFIED(&v6().sin6_addr) != 0
                                          : v4().sin_addr.s_addr == htonl(INADDR_ANY);
   }
+  bool IsLoopback() {
+    return storage.ss_family == AF_INET6 ? IN6_IS_ADDR_LOOPBACK(&v6().sin6_addr) != 0
+                                         : ntohl(v4().sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+  }
 };
 
 Address AnyOfBothFamilies(int port) {
@@ -59,7 +63,7 @@ Address AnyOfBothFamilies(int port) {
 }
 
 // A socket that listens there; -1 with errno set where none can.
-int ListenOn(const Address& address) {
+int ListenOn(Address address) {
   const int family = address.storage.ss_family;
   const int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return -1;
@@ -69,7 +73,7 @@ int ListenOn(const Address& address) {
     // A restart must not wait for old connections to time out.
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-    SetTransport(fd);
+    SetTransport(fd, address.IsLoopback());
   }
   if (bind(fd, address.get(), address.size) == 0 && listen(fd, kBacklog) == 0) return fd;
   const int error = errno;

@@ -22,7 +22,8 @@ void SetPolling();
 void SetTransport(uint64_t message_limit_bytes, grpc::ServerBuilder& builder);
 
 // The same for a listener of our own: what its connections inherit, as gRPC sets it on its own.
-void SetTransport(int listening_fd);
+// `within_host`: it listens on a loopback address. Before it listens.
+void SetTransport(int listening_fd, bool within_host);
 
 }  // namespace gemm
 
