@@ -148,6 +148,7 @@ class CopiesTest : public ::testing::Test {
 };
 
 TEST_F(CopiesTest, TheCounterCounts) {
+  ASSERT_TRUE(client_.GetServerInfo().ok());  // or else it would connect while bytes are counted
   const std::vector<float> a(kRows, 2);
   std::vector<float> d(kRows);
   CountCopies(a, d, [&] { std::copy(a.begin(), a.end(), d.begin()); });

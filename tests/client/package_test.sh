@@ -41,7 +41,7 @@ for ((i = 0; i < 600 && ${#address} == 0; ++i)); do
   kill -0 "${server}" || { cat "${folder}/log" && exit 1; }
 done
 "${example}" "${address}"
-"${folder}/build/large_product" "${address}" 1100  # two panels
+"${folder}/build/large_product" "${address}" 1100
 
 if "${example}" 127.0.0.1:1; then
   echo "FAILED: there is no server at port 1"

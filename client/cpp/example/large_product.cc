@@ -1,19 +1,14 @@
 // large_product ADDRESS [SIZE]: squares of any size multiplied from host memory to host memory, and
-// how long that takes. b is put on the server; then panels of rows of a go there, and come back as
-// rows of d, over many connections at once, so that transfer, computation and return overlap.
+// how long that takes. What is larger than a message goes in panels over many connections at once,
+// so that transfer, computation and return overlap.
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <iostream>
-#include <mutex>
 #include <random>
 #include <span>
-#include <string>
-#include <thread>
-#include <utility>
 #include <vector>
 
 #include "gemmd/client.h"
@@ -21,43 +16,12 @@
 
 namespace {
 
-constexpr int64_t kPanelBytes = 4 << 20;
 constexpr int kConnections = 16;
 constexpr int kRounds = 5;
 
 int Fail(const absl::Status& status) {
   std::cerr << status << "\n";
   return EXIT_FAILURE;
-}
-
-// d = a b, all of size x size; b is on the server. Each client has a thread of its own.
-absl::Status MultiplyInPanels(const std::vector<gemm::Client>& clients, const std::string& b,
-                              int64_t size, std::span<const float> a, std::span<float> d) {
-  const int64_t panel_rows = std::max<int64_t>(1, kPanelBytes / (size * int64_t{sizeof(float)}));
-  std::atomic<int64_t> next_row = 0;
-  std::mutex mutex;
-  absl::Status failure;
-  std::vector<std::thread> threads;
-  for (const gemm::Client& client : clients) {
-    threads.emplace_back([&] {
-      for (int64_t begin = 0; (begin = next_row.fetch_add(panel_rows)) < size;) {
-        const int64_t rows = std::min(panel_rows, size - begin);
-        const absl::StatusOr<gemm::MultiplyReport> report =
-            client.Multiply<float>({.m = rows,
-                                    .n = size,
-                                    .k = size,
-                                    .a = {.data = a.subspan(begin * size, rows * size)},
-                                    .b = {.matrix = {.name = b}},
-                                    .d = {.data = d.subspan(begin * size, rows * size)}});
-        if (report.ok()) continue;
-        const std::lock_guard lock(mutex);
-        failure.Update(report.status());
-        next_row = size;
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return failure;
 }
 
 // Of small integers, whose sums are exact.
@@ -82,12 +46,10 @@ int main(int argc, char** argv) {
     return argc == 2 ? EXIT_SUCCESS : EXIT_FAILURE;
   }
   gemm::TuneClientProcess();
-  std::vector<gemm::Client> clients;
-  for (int i = 0; i < kConnections; ++i) {
-    absl::StatusOr<gemm::Client> client = gemm::Client::Connect({.address = argv[1]});
-    if (!client.ok()) return Fail(client.status());
-    clients.push_back(*std::move(client));
-  }
+  gemm::PollConnectionsApart();
+  const absl::StatusOr<gemm::Client> client =
+      gemm::Client::Connect({.address = argv[1], .channels = kConnections});
+  if (!client.ok()) return Fail(client.status());
   std::vector<float> a(size * size), b(size * size), d(size * size);
   std::mt19937 random(1);
   for (std::vector<float>* matrix : {&a, &b}) {
@@ -98,15 +60,11 @@ int main(int argc, char** argv) {
   for (int round = 0; round <= kRounds; ++round) {
     std::fill(d.begin(), d.end(), NAN);
     const auto start = std::chrono::steady_clock::now();
-    const absl::StatusOr<gemm::MatrixInfo> kept =
-        clients[0].Put<float>({.rows = size, .columns = size, .data = b});
-    if (!kept.ok()) return Fail(kept.status());
-    const absl::Status status = MultiplyInPanels(clients, kept->name, size, a, d);
+    const absl::StatusOr<gemm::MultiplyReport> report = client->Multiply<float>(
+        {.m = size, .n = size, .k = size, .a = {.data = a}, .b = {.data = b}, .d = {.data = d}});
+    if (!report.ok()) return Fail(report.status());
     const std::chrono::duration<double, std::milli> taken =
         std::chrono::steady_clock::now() - start;
-    if (const absl::Status gone = clients[0].DeleteMatrix(kept->name); !gone.ok())
-      return Fail(gone);
-    if (!status.ok()) return Fail(status);
     if (!IsRight(size, a, b, d)) {
       std::cerr << "the product is wrong\n";
       return EXIT_FAILURE;

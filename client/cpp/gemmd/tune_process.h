@@ -17,8 +17,8 @@ void TuneClientProcess();
 // the next one for each event: the connections are read at the pace of wake-ups. This has each
 // thread poll its own connections (GRPC_POLL_STRATEGY=poll, unless that is set). 4096x8192x8192
 // with B on the server then takes 20.8 ms over loopback where it took 24.0 (16 cores and an H200,
-// 2026-11-30). Small calls of many threads that share a connection are up to a third slower.
-// Before anything uses gRPC.
+// 2026-11-30). Small calls of many threads that share a connection become slower: 5 to 8 thousand
+// a second where it were 11 to 12 (16 threads, 2 busy cores). Before anything uses gRPC.
 void PollConnectionsApart();
 
 }  // namespace gemm
