@@ -2,7 +2,6 @@
 
 #include <cudaTypedefs.h>
 
-#include <algorithm>
 #include <atomic>
 
 #include "kernels/cuda_status.h"
@@ -12,8 +11,6 @@ namespace {
 
 // From the driver, which is not linked: programs must start without one.
 std::atomic<PFN_cuTensorMapEncodeTiled_v12000> encode_tiled = nullptr;
-
-constexpr int kAligned = 4;  // elements in 16 bytes
 
 }  // namespace
 
@@ -48,36 +45,6 @@ cudaError_t MakeTensorMap(const TensorBoxes& boxes, CUtensorMap* map) {
                           CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
                           CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
-}
-
-RowClass RowClassOf(const TensorBoxes& rows, int index) {
-  const int64_t first_row = std::min<int64_t>(index, rows.depth - 1);
-  const float* first = rows.base + first_row * rows.depth_stride;
-  const int64_t matrix_stride = rows.matrices > 1 ? rows.matrix_stride : 0;
-  RowClass result;
-  result.first = static_cast<int>(reinterpret_cast<uintptr_t>(first) % 16 / sizeof(float));
-  result.matrix_step = static_cast<int>(matrix_stride % kAligned);
-  TensorBoxes& boxes = result.boxes;
-  boxes = rows;
-  boxes.base = first - result.first;
-  boxes.outer = result.first + result.matrix_step * (rows.matrices - 1) + rows.outer;
-  boxes.depth = (rows.depth - first_row + kRowClasses - 1) / kRowClasses;
-  boxes.depth_stride = kRowClasses * rows.depth_stride;
-  boxes.matrix_stride = matrix_stride - result.matrix_step;
-  if (boxes.matrix_stride == 0) boxes.matrices = 1;
-  if (first_row < index) {
-    result.first = static_cast<int>((boxes.outer + kAligned - 1) / kAligned * kAligned);
-  }
-  boxes.box_depth = rows.box_depth / kRowClasses;
-  return result;
-}
-
-bool FitRowClasses(const TensorBoxes& rows) {
-  constexpr int64_t kStride = int64_t{1} << 38;      // elements
-  constexpr int64_t kCoordinate = int64_t{1} << 29;  // an int, with room for two of them
-  return rows.outer < kCoordinate && rows.matrices < kCoordinate / kAligned &&
-         rows.depth / kRowClasses < kCoordinate && rows.depth_stride < kStride / kRowClasses &&
-         (rows.matrices == 1 || rows.matrix_stride < kStride);
 }
 
 }  // namespace gemm
