@@ -101,8 +101,9 @@ Contender::Contender(const ContenderKind& kind, const ServerPlace& place) : kind
         std::vector<std::string>{"serve", tuned, kind.name, listen, place.network_namespace});
     address = server_->ReadLine();
   }
+  const std::string client = kind.tuned && kind.polling_client ? "polling" : tuned;
   client_ = std::make_unique<ChildProcess>(
-      std::vector<std::string>{"call", tuned, kind.name, address, ""});
+      std::vector<std::string>{"call", client, kind.name, address, ""});
 }
 
 Sample Contender::Measure(const BenchCase& bench_case, int calls_per_channel) {
@@ -118,7 +119,8 @@ int RunChild(const std::vector<std::string>& arguments) {
   const std::string& kind = arguments[2];
   const std::string& address = arguments[3];
   const bool is_client = arguments[0] == "call";
-  if (arguments[1] == "tuned") is_client ? TuneClientProcess() : TuneProcess();
+  if (arguments[1] == "polling") setenv("GRPC_POLL_STRATEGY", "poll", /*overwrite=*/0);
+  if (arguments[1] != "untuned") is_client ? TuneClientProcess() : TuneProcess();
   if (is_client) {
     AnswerWithSamples(kind, address);
   } else if (kind == "floor" || kind == "floor, woken") {

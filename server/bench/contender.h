@@ -23,6 +23,7 @@ struct Sample {
 struct ContenderKind {
   std::string name;
   bool tuned = false;           // its processes are set up as gemmd's and its clients'
+  bool polling_client = false;  // a tuned client's threads poll their own connections alone
   std::string gemmd_address{};  // not empty: a gemmd that runs there already
 };
 

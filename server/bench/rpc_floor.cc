@@ -40,6 +40,7 @@ struct Flags {
   std::vector<std::string> cases = {"64x64x64", "4194304x1x1", "1x1x2097152@1", "1x1x2097152@8"};
   std::vector<std::string> gemmds;
   bool untuned_clients = false;
+  bool polling_clients = false;
   bool floor_only = false;
   bool unix_sockets = false;
   ServerPlace place;
@@ -73,6 +74,7 @@ std::vector<ContenderKind> ContenderKinds(const Flags& flags) {
       kinds.push_back({.name = name + ", untuned client", .gemmd_address = address});
     }
   }
+  for (ContenderKind& kind : kinds) kind.polling_client = flags.polling_clients;
   return kinds;
 }
 
@@ -113,6 +115,8 @@ int Main(int argc, char** argv) {
   app.add_option("--gemmd", flags.gemmds, "[NAME=]ADDRESS of a gemmd; may be repeated");
   app.add_flag("--untuned-clients", flags.untuned_clients,
                "Each gemmd also through a client whose process is as it was started");
+  app.add_flag("--polling-clients", flags.polling_clients,
+               "The floor's and each gemmd's clients with GRPC_POLL_STRATEGY=poll");
   app.add_flag("--floor-only", flags.floor_only, "Leave plain echo and stubs out");
   app.add_flag("--unix", flags.unix_sockets, "UNIX sockets for all but gemmd");
   app.add_option("--server-host", flags.place.host, "IPv4 address that the servers listen on")
