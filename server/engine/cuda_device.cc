@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -32,7 +33,12 @@ namespace {
 constexpr LaneKind kLanes[] = {LaneKind::kSmall, LaneKind::kSmall, LaneKind::kAny,  LaneKind::kAny,
                                LaneKind::kAny,   LaneKind::kLent,  LaneKind::kLent, LaneKind::kLent,
                                LaneKind::kLent,  LaneKind::kLent,  LaneKind::kLent};
-constexpr uint64_t kAllScratchBytes = std::size(kLanes) * CudaLane::kScratchBytes;
+constexpr uint64_t kAllScratchBytes =
+    std::accumulate(std::begin(kLanes), std::end(kLanes), uint64_t{0},
+                    [](uint64_t sum, LaneKind kind) { return sum + CudaLane::ScratchBytes(kind); });
+
+// More operands take the long road.
+constexpr size_t kMostShortBytes = size_t{16} << 20;
 
 std::string GiB(uint64_t bytes) {
   return absl::StrFormat("%.2f GiB", static_cast<double>(bytes) / (1 << 30));
@@ -234,13 +240,13 @@ class CudaDevice final : public Device {
         if (span->matrix != nullptr) bytes += span->size_bytes;
       }
     }
-    return bytes <= CudaLane::kScratchBytes / 2 ? CudaRoad::kShort : CudaRoad::kLong;
+    return bytes <= kMostShortBytes ? CudaRoad::kShort : CudaRoad::kLong;
   }
 
   void RunTasks(CudaLane& lane, const std::vector<CudaTask>& tasks, Batch& batch) {
     if (tasks.empty()) return;
     CudaBatch work(tasks, info_, RoadOf(tasks));
-    if (work.road() != CudaRoad::kLong && work.device_bytes() > CudaLane::kScratchBytes) {
+    if (work.road() != CudaRoad::kLong && work.device_bytes() > lane.scratch_bytes()) {
       CudaBatch long_work(tasks, info_, CudaRoad::kLong);
       RunWork(lane, long_work, batch);
     } else {

@@ -98,7 +98,7 @@ absl::Status CudaLane::Open() {
   GEMM_RETURN_IF_CUDA_FAILS("creating a stream",
                             stream_.Create(kind_ == LaneKind::kAny ? lowest : highest));
   GEMM_RETURN_IF_CUDA_FAILS("allocating launch arguments", args_.Create(kArgsBytes));
-  GEMM_RETURN_IF_CUDA_FAILS("allocating a lane's memory", scratch_.Create(kScratchBytes));
+  GEMM_RETURN_IF_CUDA_FAILS("allocating a lane's memory", scratch_.Create(scratch_bytes()));
   GEMM_RETURN_IF_CUDA_FAILS("allocating a lane's memory", done_.Create(sizeof(uint32_t)));
   *static_cast<uint32_t*>(done_.data()) = batches_;
   GEMM_RETURN_IF_CUDA_FAILS("creating an event", short_copied_.Create(cudaEventDisableTiming));

@@ -25,8 +25,11 @@ namespace gemm {
 // Used by one thread at a time, with its device current.
 class CudaLane {
  public:
-  // Device memory that every lane keeps: what a batch on the short road has to fit in.
-  static constexpr size_t kScratchBytes = size_t{32} << 20;
+  // Device memory that a lane keeps: what a batch on the short road has to fit in. A small job by
+  // itself brings in and out less than 5 MiB.
+  static constexpr size_t ScratchBytes(LaneKind kind) {
+    return (kind == LaneKind::kLent ? size_t{8} : size_t{32}) << 20;
+  }
 
   // What the lanes of a device share.
   struct Shared {
@@ -50,6 +53,7 @@ class CudaLane {
 
   absl::Status Open();
   LaneKind kind() const { return kind_; }
+  size_t scratch_bytes() const { return ScratchBytes(kind_); }
   KernelChoices& choices() { return choices_; }
 
   // Runs the batch and waits for it; its device memory is at most the budget. Adds to `compute`

@@ -33,7 +33,8 @@ Engine::Engine(const EngineOptions& options, std::vector<std::unique_ptr<Device>
       devices_(std::move(devices)),
       host_pool_(
           HostPool::Create(devices_.front()->host_memory(), options.host_memory_budget_bytes)),
-      queue_(options.queue) {
+      queue_(options.queue),
+      lending_(devices_.size()) {
   std::vector<std::vector<LaneKind>> kinds;
   size_t most_lanes = 0;
   for (const auto& device : devices_) {
@@ -96,8 +97,9 @@ void Engine::Submit(std::unique_ptr<Job> job) {
 
 Engine::Lane* Engine::TakeFreeLane(const Job& job, std::unique_lock<std::mutex>* turn) {
   if (callers_lanes_.empty() || !queue_.MayPass(job)) return nullptr;
+  const bool lends = lending_.Allows(lent_in_use_, job.enqueued);
   for (Lane* lane : callers_lanes_) {
-    if (lane->device.lost()) continue;
+    if (lane->device.lost() || (lane->kind == LaneKind::kLent && !lends)) continue;
     const DeviceDescription& device = lane->device.description();
     if (job.device && *job.device != device.index) continue;
     *turn = std::unique_lock(lane->running, std::try_to_lock);
@@ -218,8 +220,11 @@ void Engine::AddIfWanted(std::unique_ptr<Job> job, const Device& device, Batch* 
 }
 
 void Engine::RunInLane(Lane& lane, std::unique_lock<std::mutex> /*turn*/, Batch& batch) {
+  const int lent = lane.kind == LaneKind::kLent ? 1 : 0;
+  lent_in_use_ += lent;
   batch.device = lane.device.description().index;
   lane.device.Run(lane.index, batch);
+  lent_in_use_ -= lent;
 }
 
 void Engine::FinishBatch(const Device& device, Batch& batch) {

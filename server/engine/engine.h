@@ -18,6 +18,7 @@
 #include "server/engine/device.h"
 #include "server/engine/job.h"
 #include "server/engine/job_queue.h"
+#include "server/engine/lending.h"
 #include "server/memory/host_pool.h"
 
 namespace gemm {
@@ -42,7 +43,7 @@ struct EngineOptions {
   // Submit runs a small job itself when none waits and a lane that is lent or for small jobs alone
   // is free, or, on a device that has neither, any: handing it to a lane's thread takes longer than
   // the job. The caller's thread must be one that may be held up for as long. (When those lanes are
-  // taken jobs wait, and what waits shares a batch.)
+  // taken, or too many of them have been, jobs wait, and what waits shares a batch.)
   bool small_jobs_on_callers_thread = false;
 };
 
@@ -125,6 +126,8 @@ class Engine {
   std::vector<std::unique_ptr<Device>> devices_;
   std::shared_ptr<HostPool> host_pool_;
   JobQueue queue_;
+  Lending lending_;
+  std::atomic<int> lent_in_use_{0};           // lanes
   std::deque<std::once_flag> loss_reported_;  // one for each device
   std::deque<Lane> lanes_;                    // the first of each device, then the second of each
   std::vector<Lane*> callers_lanes_;  // in whose order a small job looks for one on its thread

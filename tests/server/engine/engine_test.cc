@@ -343,6 +343,38 @@ TEST_F(CallersThreadTest, WhoeverStandsInLineIsNotRunInALentLane) {
   EXPECT_EQ(device.last_lane(), 1);
 }
 
+TEST_F(CallersThreadTest, WhereManyLentLanesAreInUseWhatComesStandsInLine) {
+  constexpr int kTaken = Lending::kMostInUse + 1;
+  auto& device = static_cast<PuppetDevice&>(*devices_[0]);
+  device.lane_kinds.assign(kTaken + 1, LaneKind::kLent);
+  device.lane_kinds.push_back(LaneKind::kAny);
+  absl::Notification release;
+  std::atomic<int> taken{0};
+  device.on_run = [&](Job& job) {
+    if (job.products.front().problem.m == 8) {
+      ++taken;
+      release.WaitForNotification();
+    } else {
+      ran_here_ = std::this_thread::get_id() == here_;
+    }
+    return absl::OkStatus();
+  };
+  Start();
+  std::vector<std::thread> callers;
+  callers.reserve(kTaken);
+  for (int i = 0; i < kTaken; ++i) callers.emplace_back([&] { Submit(MakeJob(8)); });
+  while (taken < kTaken) std::this_thread::yield();
+  EXPECT_TRUE(Submit(MakeJob()).get().status.ok());
+  EXPECT_TRUE(ran_here_);  // one more has one, too
+  for (int i = 0; i < 1000 && ran_here_; ++i) EXPECT_TRUE(Submit(MakeJob()).get().status.ok());
+  EXPECT_FALSE(ran_here_);
+  clock_.Advance(Lending::kPause);
+  EXPECT_TRUE(Submit(MakeJob()).get().status.ok());
+  EXPECT_TRUE(ran_here_);
+  release.Notify();
+  for (std::thread& caller : callers) caller.join();
+}
+
 TEST_F(CallersThreadTest, WhereNoLaneIsForSmallJobsAloneAnyWillDo) {
   static_cast<PuppetDevice&>(*devices_[0]).lane_kinds = {LaneKind::kAny};
   Start();
