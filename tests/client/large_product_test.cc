@@ -154,12 +154,55 @@ TEST_F(LargeProductTest, ThePanelsOfAMatrixOnTheServerAreRowsOfIt) {
 
 TEST_F(LargeProductTest, FailsAsItsFirstPanelThatFails) {
   server_.OnCall("Multiply", 2, [] {
-    return DetailedStatus(grpc::StatusCode::NOT_FOUND, "gone", "MATRIX_NOT_FOUND", "b", 0);
+    return DetailedStatus(grpc::StatusCode::INTERNAL, "an error", "DEVICE_FAILED", "", 0);
   });
   const absl::StatusOr<MultiplyReport> report = client_.Multiply(Args());
   ASSERT_FALSE(report.ok());
-  EXPECT_EQ(GetErrorDetail(report.status()).value_or(ErrorDetail{}).reason, "MATRIX_NOT_FOUND");
+  EXPECT_EQ(GetErrorDetail(report.status()).value_or(ErrorDetail{}).reason, "DEVICE_FAILED");
   EXPECT_EQ(MatricesThatStay(), 0);
+}
+
+TEST_F(LargeProductTest, BeginsAgainWhenTheServerHasForgottenB) {
+  server_.OnCall("Multiply", 2, [this] {
+    server_.ForgetMatrices();
+    return DetailedStatus(grpc::StatusCode::NOT_FOUND, "gone", "MATRIX_NOT_FOUND", "b", 0);
+  });
+  const absl::StatusOr<MultiplyReport> report = client_.Multiply(Args());
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(Wrong(kN, [this](int64_t i, int64_t j) { return Product(i, j); }), 0);
+  EXPECT_EQ(MatricesThatStay(), 0);
+}
+
+TEST_F(LargeProductTest, GoesInOneMessageWhereThereIsNoRoomForB) {
+  const auto no_room = [] {
+    return DetailedStatus(grpc::StatusCode::RESOURCE_EXHAUSTED, "full", "QUOTA_EXCEEDED", "", 0);
+  };
+  server_.OnCall("CreateMatrix", 1, no_room);
+  const absl::StatusOr<MultiplyReport> report = client_.Multiply(Args());
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(server_.last_request().product().m(), kM);
+  EXPECT_EQ(Wrong(kN, [this](int64_t i, int64_t j) { return Product(i, j); }), 0);
+
+  // And if that is refused, the first error is the one that helps.
+  server_.OnCall("CreateMatrix", 1, no_room);
+  server_.OnCall("Multiply", 1, [] {
+    return DetailedStatus(grpc::StatusCode::RESOURCE_EXHAUSTED, "", "RESULT_TOO_LARGE", "", 0);
+  });
+  const absl::Status refused = client_.Multiply(Args()).status();
+  EXPECT_EQ(GetErrorDetail(refused).value_or(ErrorDetail{}).reason, "QUOTA_EXCEEDED");
+}
+
+TEST_F(LargeProductTest, NothingToComputeIsNotCut) {
+  const std::vector<float> a(kM * kN);
+  MultiplyArgs<float> args = Args();
+  args.n = 0;
+  args.k = kN;
+  args.a.data = a;
+  args.b.data = {};
+  args.d.data = {};
+  const absl::StatusOr<MultiplyReport> report = client_.Multiply(args);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(server_.calls(), 1);
 }
 
 // D would be written while C is still read.

@@ -61,7 +61,8 @@ class Client::Impl {
         connection_(options),
         calls_(options),
         panels_(options, connection_, calls_),
-        matrices_(options.address, connection_, calls_, panels_) {}
+        matrices_(options.address, connection_, calls_, panels_),
+        large_products_(connection_, calls_, matrices_, panels_) {}
 
   // Request is as for client::BulkCall.
   template <typename Request>
@@ -71,9 +72,7 @@ class Client::Impl {
   }
 
   absl::StatusOr<MultiplyReport> Multiply(absl::StatusOr<client::CheckedProduct> product) {
-    if (product.ok() && client::GoesByPanels(*product)) {
-      return client::MultiplyByPanels(*std::move(product), calls_, matrices_, panels_);
-    }
+    if (product.ok() && client::GoesByPanels(*product)) return large_products_.Multiply(*product);
     return Call(std::move(product));
   }
 
@@ -111,6 +110,7 @@ class Client::Impl {
   client::BlockingCalls calls_;
   client::Panels panels_;
   client::Matrices matrices_;
+  client::LargeProducts large_products_;
   client::CallbackThread callbacks_;  // the last: its end waits for calls, which use the others
 };
 

@@ -96,8 +96,8 @@ class Client {
   // the server and deleted again if it is not there. So it may be of any size. Its report has sums
   // over all panels, which overlap; after a failure some rows of D may be written. In one message,
   // and refused if that is too large, go those of which rows cannot be had so (a batch, a
-  // transposed A), those whose result stays on the server, and those whose D lies in the memory of
-  // an operand.
+  // transposed A), those whose result stays on the server, those whose D lies in the memory of an
+  // operand, and those for whose B the server has no room at present.
   template <typename T>
   absl::StatusOr<MultiplyReport> Multiply(const MultiplyArgs<T>& args) const;
 

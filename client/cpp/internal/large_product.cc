@@ -17,6 +17,8 @@ namespace {
 // in a cache when it is copied; the more, the better the device is used.
 constexpr int64_t kPanelBytes = 8 << 20;
 
+constexpr int kUploads = 3;  // of one B, to a server that restarts meanwhile
+
 bool OnServer(const CheckedProduct::Input& input) { return !input.matrix.name.empty(); }
 
 // D is written while operands are still read.
@@ -73,52 +75,75 @@ bool GoesByPanels(const CheckedProduct& product) {
   const CheckedProduct::Input& b = product.b;
   const CheckedProduct::Input& c = product.c;
   const MatrixBytes& d = product.d;
-  if (product.batch_count != 1 || product.result || product.m == 0 || product.k == 0) return false;
+  if (product.batch_count != 1 || product.result || d.dense_bytes() == 0 || product.k == 0)
+    return false;
   const uint64_t sent_bytes = PayloadBytes(a) + PayloadBytes(b) + PayloadBytes(c);
   const auto received_bytes = static_cast<uint64_t>(d.dense_bytes());
   if (std::max(sent_bytes, received_bytes) <= kOneMessageBytes) return false;
   return !a.transposed && !Overlap(a, d) && !Overlap(b, d) && !Overlap(c, d);
 }
 
-absl::StatusOr<MultiplyReport> MultiplyByPanels(CheckedProduct product, BlockingCalls& calls,
-                                                Matrices& matrices, Panels& panels) {
+absl::StatusOr<MultiplyReport> LargeProducts::Multiply(const CheckedProduct& product) {
   const absl::Time start = absl::Now();
-  const bool put_b = !OnServer(product.b);
-  if (put_b) {
-    CheckedPut put{.matrix = {.name = NewMatrixName(),
-                              .element_type = product.element_type,
-                              .rows = product.b.rows,
-                              .columns = product.b.row_bytes / product.element_bytes},
-                   .source = product.b,
-                   .name_is_new = true};
-    const absl::StatusOr<MatrixInfo> b = matrices.Put(put, /*exist_ok=*/false, {});
-    if (!b.ok()) return b.status();
-    const bool transposed = product.b.transposed;
-    product.b = {};
-    product.b.matrix.name = put.matrix.name;
-    product.b.transposed = transposed;
+  absl::StatusOr<MultiplyReport> report;
+  if (OnServer(product.b)) {
+    report = ByPanels(product);
+  } else {
+    const bool all_here = !OnServer(product.a) && !OnServer(product.c);
+    report = PutB(product);
+    // A server that has restarted in the middle of it knows nothing of B.
+    for (int upload = 1; upload < kUploads && all_here && absl::IsNotFound(report.status());
+         ++upload) {
+      report = PutB(product);
+    }
   }
+  if (report.ok()) report->wall = absl::Now() - start;
+  return report;
+}
 
+absl::StatusOr<MultiplyReport> LargeProducts::PutB(CheckedProduct product) {
+  const CheckedPut put{.matrix = {.name = NewMatrixName(),
+                                  .element_type = product.element_type,
+                                  .rows = product.b.rows,
+                                  .columns = product.b.row_bytes / product.element_bytes},
+                       .source = product.b,
+                       .name_is_new = true};
+  const absl::Status there = matrices_.Put(put, /*exist_ok=*/false, {}).status();
+  if (absl::IsResourceExhausted(there) || absl::IsUnavailable(there)) {
+    // No room for it at present; what fits a message needs none.
+    absl::StatusOr<MultiplyReport> report = calls_.Call(first_, std::move(product));
+    if (absl::IsResourceExhausted(report.status())) return there;
+    return report;
+  }
+  if (!there.ok()) return there;
+  const bool transposed = product.b.transposed;
+  product.b = {};
+  product.b.matrix.name = put.matrix.name;
+  product.b.transposed = transposed;
+  absl::StatusOr<MultiplyReport> report = ByPanels(product);
+  matrices_.Delete(put.matrix.name).IgnoreError();  // what is left expires
+  return report;
+}
+
+absl::StatusOr<MultiplyReport> LargeProducts::ByPanels(const CheckedProduct& product) {
   absl::Mutex mutex;
   MultiplyReport whole;
   const absl::Status status =
-      panels.Move({.count = product.m, .bytes = RowBytes(product), .panel_bytes = kPanelBytes}, {},
-                  [&](const Connection& connection, int64_t begin, int64_t count) {
-                    const absl::StatusOr<MultiplyReport> report =
-                        calls.Call(connection, PanelOf(product, begin, count));
-                    if (!report.ok()) return report.status();
-                    absl::MutexLock lock(&mutex);
-                    if (begin == 0) {
-                      whole.kernel = report->kernel;
-                      whole.device = report->device;
-                      whole.device_index = report->device_index;
-                    }
-                    Add(*report, whole);
-                    return absl::OkStatus();
-                  });
-  if (put_b) matrices.Delete(product.b.matrix.name).IgnoreError();  // what is left expires
+      panels_.Move({.count = product.m, .bytes = RowBytes(product), .panel_bytes = kPanelBytes}, {},
+                   [&](const Connection& connection, int64_t begin, int64_t count) {
+                     const absl::StatusOr<MultiplyReport> report =
+                         calls_.Call(connection, PanelOf(product, begin, count));
+                     if (!report.ok()) return report.status();
+                     absl::MutexLock lock(&mutex);
+                     if (begin == 0) {
+                       whole.kernel = report->kernel;
+                       whole.device = report->device;
+                       whole.device_index = report->device_index;
+                     }
+                     Add(*report, whole);
+                     return absl::OkStatus();
+                   });
   if (!status.ok()) return status;
-  whole.wall = absl::Now() - start;
   return whole;
 }
 

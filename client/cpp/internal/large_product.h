@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "client/cpp/internal/blocking_calls.h"
 #include "client/cpp/internal/checked_product.h"
+#include "client/cpp/internal/connection.h"
 #include "client/cpp/internal/matrices.h"
 #include "client/cpp/internal/panels.h"
 #include "gemmd/multiply.h"
@@ -16,10 +17,26 @@ namespace gemm::client {
 // the arguments alone, so that results do, too.
 bool GoesByPanels(const CheckedProduct& product);
 
-// B goes first, as a matrix of its own, unless it is on the server; the panels of A and D then go
-// side by side.
-absl::StatusOr<MultiplyReport> MultiplyByPanels(CheckedProduct product, BlockingCalls& calls,
-                                                Matrices& matrices, Panels& panels);
+// Thread-safe.
+class LargeProducts {
+ public:
+  // All must outlive this.
+  LargeProducts(const Connection& first, BlockingCalls& calls, Matrices& matrices, Panels& panels)
+      : first_(first), calls_(calls), matrices_(matrices), panels_(panels) {}
+
+  // Of one that goes by panels. B goes first, as a matrix of its own, unless it is on the server;
+  // the panels of A and D then go side by side.
+  absl::StatusOr<MultiplyReport> Multiply(const CheckedProduct& product);
+
+ private:
+  absl::StatusOr<MultiplyReport> PutB(CheckedProduct product);
+  absl::StatusOr<MultiplyReport> ByPanels(const CheckedProduct& product);
+
+  const Connection& first_;
+  BlockingCalls& calls_;
+  Matrices& matrices_;
+  Panels& panels_;
+};
 
 }  // namespace gemm::client
 
