@@ -120,6 +120,21 @@ void AddBatches(Cases& cases, int64_t m, int64_t n, int64_t k) {
   }
 }
 
+// Rows and matrices whose first elements lie at every distance from a 16-byte boundary, whichever
+// operand has its rows along k, and D with nothing added to it. n - m and n - k are even: then
+// every remainder of a matrix's size by 4 occurs.
+void AddRows(Cases& cases, int64_t m, int64_t n, int64_t k) {
+  for (int64_t padding : {0, 1, 2, 3}) {
+    for (int64_t more : {0, 1, 2}) {
+      const bool transpose_a = (padding + more) % 2 == 0;
+      cases.Add(
+          "rows", m + more, n, k + more, 5,
+          {.transpose_a = transpose_a, .padding = padding, .alpha = 2},
+          more == 0 ? std::vector{Fill::kIntegers, Fill::kReals} : std::vector{Fill::kIntegers});
+    }
+  }
+}
+
 }  // namespace
 
 const char* NameOf(Fill fill) {
@@ -158,11 +173,14 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
   // Small, but too long a sum for one thread.
   cases.Add("small", 70, 45, 300, 2, {.transpose_b = true, .padding = 1, .beta = 1});
   cases.Add("small", 64, 96, 512, 1, {.alignment_bytes = 256});
+  AddRows(cases, 66, 70, 34);
   if (!full) return cases.Take();
 
   AddTransposes(cases, 131, 257, 67);
   AddTransposes(cases, 256, 128, 64);
   AddBatches(cases, 130, 66, 31);
+  AddRows(cases, 130, 258, 70);
+  cases.Add("rows", 3, 518, 37, 3, {.transpose_a = true});
   cases.Add("non-finite", 129, 66, 65, 2, {.transpose_b = true, .alpha = 2}, {Fill::kNonFinite});
   cases.Add("prime", 127, 131, 61, 1, {.padding = 7});
   cases.Add("prime", 257, 67, 509, 1, {.transpose_a = true});
@@ -203,6 +221,8 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
     cases.Add("quarters", 30, 17000, 131, 1, {.transpose_b = true});
     cases.Add("quarters", 17000, 29, 159, 1, {.alignment_bytes = 256});
     cases.Add("quarters", 770, 833, 140, 2, {.transpose_b = true, .beta = 2});
+    AddRows(cases, 130, 514, 134);
+    AddRows(cases, 129, 131, 517);
     // Tiles that are cut along k: fewer than a wave, and one more than a wave.
     AddTransposes(cases, 300, 530, 523);
     cases.Add("cut", 129, 257, 512, 1, {.transpose_a = true, .alignment_bytes = 256});

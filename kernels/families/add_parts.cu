@@ -1,7 +1,7 @@
 #include "kernels/cuda_status.h"
 #include "kernels/families/add_parts.h"
 #include "kernels/families/ffma_pieces.cuh"
-#include "kernels/families/ffma_tile.cuh"
+#include "kernels/families/ffma_store.cuh"
 #include "kernels/families/sum_order.h"
 #include "kernels/ptx/dependent_launch.cuh"
 

@@ -11,6 +11,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
@@ -84,10 +85,10 @@ class FfmaFamily : public KernelFamily {
   const std::span<const FfmaFunctions> functions_;
 };
 
-template <size_t kCount>
-constexpr std::array<KernelConfig, kCount> ToKernelConfigs(const FfmaConfig (&configs)[kCount]) {
-  std::array<KernelConfig, kCount> result;
-  for (size_t i = 0; i < kCount; ++i) {
+template <typename Configs>
+constexpr auto ToKernelConfigs(const Configs& configs) {
+  std::array<KernelConfig, std::size(Configs{})> result;
+  for (size_t i = 0; i < result.size(); ++i) {
     result[i] = {configs[i].name, DType::kF32, configs[i].numerics};
   }
   return result;

@@ -28,7 +28,7 @@ class FfmaTransposer {
   // columns that exist.
   __device__ __forceinline__ FfmaTransposer(const float* tile, int64_t outer_stride, int64_t outer,
                                             int length, int slice_length, int thread)
-      : tile_(tile), step_bytes_(4 * outer_stride * static_cast<int>(sizeof(float))) {
+      : step_bytes_(4 * outer_stride * static_cast<int>(sizeof(float))) {
     const int row = thread / 32 * 8 + thread % 8;
     const int outer0 = thread % 32 / 8;
     copies_left_ = static_cast<int>(min(outer, int64_t{kOuter})) - outer0;
@@ -50,7 +50,7 @@ class FfmaTransposer {
     for (int pass = 0; pass < kPasses; ++pass) {
       const bool exists = first < end_[pass];
       const uint32_t bytes = exists ? 4 : 0;
-      const float* from = exists ? from_ + product_[pass] + first : tile_;
+      const float* from = from_ + (exists ? product_[pass] + first : 0);
       const uint32_t to = stage + to_ + pass * (32 * (kOuter + 4) * 4);
       if (copies_left_ > kOuter - 4) {
 #pragma unroll
@@ -73,7 +73,6 @@ class FfmaTransposer {
   static constexpr int kSliceDepth = kDepth / kSlices;
   static_assert(kDepth % 32 == 0 && kSliceDepth % 8 == 0, "8 rows a warp, in one slice");
 
-  const float* tile_;
   const float* from_;
   int64_t step_bytes_;
   int copies_left_;

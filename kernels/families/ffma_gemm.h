@@ -32,8 +32,6 @@ struct FfmaShape {
   int blocks;    // a multiprocessor
   int rows = 8;  // results of a thread
   int columns = 16;
-  // Whether rows of D that are not aligned, edges and beta go through shared memory, row by row.
-  bool staged = false;
 
   constexpr int lane_columns() const { return 32 / lane_rows; }
   constexpr int tile_m() const { return rows * lane_rows * warps_m; }
@@ -61,11 +59,12 @@ struct FfmaKernel {
   constexpr int stage_bytes() const { return bytes_a() + pitch_b() * shape.depth * 4; }
   // The ring and its barriers, two a stage.
   constexpr int ring_bytes() const { return (stage_bytes() + 16) * shape.stages; }
-  // Of one result of each thread's columns; the padding puts two rows into different banks.
+  // Through which a warp stores rows of D that are not aligned, one result of each thread's rows at
+  // a time; the padding puts two rows into different banks. Warps that share a tile do without.
   constexpr int staging_pitch() const { return shape.columns * shape.lane_columns() + 16; }
   constexpr int staging_bytes() const { return shape.lane_rows * staging_pitch() * 4; }  // a warp
   constexpr int shared_bytes() const {
-    return ring_bytes() + (shape.staged ? shape.consumer_warps() * staging_bytes() : 0);
+    return ring_bytes() + (shape.slices == 1 ? shape.consumer_warps() * staging_bytes() : 0);
   }
 };
 
@@ -73,7 +72,8 @@ struct FfmaGemm {
   StridedGemm<float> p;
   int box_step_a;  // from one matrix of the batch to the next: 1, or 0 if they share one
   int box_step_b;
-  bool store_16;  // rows of D, and of C if it is read, are 16-byte aligned
+  bool store_16;     // rows of D, and of C if it is read, are 16-byte aligned
+  bool store_whole;  // and C is not read
   int tiles_m;
   int tiles_n;
   int chunks;

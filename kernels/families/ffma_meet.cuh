@@ -7,6 +7,7 @@
 #include <cuda_runtime.h>
 
 #include "kernels/families/ffma_pieces.cuh"
+#include "kernels/families/ffma_store.cuh"
 #include "kernels/families/ffma_tile.cuh"
 #include "kernels/ptx/cluster.cuh"
 #include "kernels/ptx/shared_memory.cuh"

@@ -34,6 +34,7 @@
 #include "kernels/families/ffma_feed.cuh"
 #include "kernels/families/ffma_meet.cuh"
 #include "kernels/families/ffma_pieces.cuh"
+#include "kernels/families/ffma_store.cuh"
 #include "kernels/families/ffma_tile.cuh"
 #include "kernels/ptx/dependent_launch.cuh"
 #include "kernels/ptx/mbarrier.cuh"
@@ -214,34 +215,6 @@ __device__ __forceinline__ void FfmaSum(const FfmaGemm& g, int i, int slice, uin
     hand_back();
     ring->GoOn();
   }
-}
-
-// Stores a tile that one warp of each place has summed, or its part.
-template <FfmaKernel kKernel>
-__device__ __forceinline__ void FfmaStore(const FfmaGemm& g, const FfmaPiece& piece, uint32_t ring,
-                                          float (&sum)[kKernel.shape.rows][kKernel.shape.columns]) {
-  using Layout = FfmaLayout<kKernel>;
-  const FfmaPlace<kKernel> at(ThreadIndexAgain());
-  const int64_t row = int64_t{piece.tile_m} * Layout::kTileM + at.row;
-  const int64_t column = int64_t{piece.tile_n} * Layout::kTileN + at.column;
-  const bool inside =
-      row - at.row + Layout::kTileM <= g.p.m && column - at.column + Layout::kTileN <= g.p.n;
-  if (piece.part < 0 && (!inside || !g.store_16 || g.p.beta != 0)) {
-    if (kKernel.shape.staged && !g.store_16) {
-      FfmaStoreStaged<kKernel>(g, piece.batch, row - at.lane / Layout::kLaneColumns * 4,
-                               column - at.lane % Layout::kLaneColumns * 4, at.lane,
-                               ring + Layout::kRingBytes + at.tile_warp * Layout::kStagingBytes,
-                               sum);
-      return;
-    }
-    FfmaStoreInside<kKernel>(g, piece.batch, row, column, sum);
-    return;
-  }
-  const bool part = piece.part >= 0;
-  float* to = part ? g.partial + (piece.part * Layout::kTileM + at.row) * Layout::kTileN + at.column
-                   : g.p.d + piece.batch * g.p.d_batch + row * g.p.d_row + column;
-  FfmaStoreWhole<kKernel>(sum, part ? g.one : g.p.alpha, to,
-                          part ? int64_t{Layout::kTileN} : g.p.d_row);
 }
 
 // The kernel's body.

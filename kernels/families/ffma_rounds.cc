@@ -53,20 +53,17 @@ bool FfmaRounds::Fits(const Problem& problem, const FfmaConfig& config) {
 }
 
 // What an operand that threads copy, or transpose, adds to a tile's time: the more, the narrower
-// the tile is the other way. 96 columns leave a quarter of the threads idle and take too long for
-// two stages. H200, 2026-11-30.
-double FfmaRounds::CopySlots(const Side& side, int tile, int across) const {
-  constexpr double kNever = 9;
+// the tile is the other way. H200, 2026-11-30.
+double FfmaRounds::CopySlots(const Side& side, int across) const {
   if (side.feed == FfmaFeed::kBoxes) return 0;
-  if (side.feed == FfmaFeed::kCopying && tile > 64 && tile % 64 != 0) return kNever;
   if (side.feed == FfmaFeed::kCopying && across < 48) return 0.45;
   return (config_.shape.slices > 1 ? 6.4 : 9.6) / across;
 }
 
 double FfmaRounds::copy_slots() const {
-  constexpr double kBoth = 0.15;  // they do not find enough slots
-  const double a = CopySlots(a_, config_.shape.tile_m(), config_.shape.tile_n());
-  const double b = CopySlots(b_, config_.shape.tile_n(), config_.shape.tile_m());
+  constexpr double kBoth = 0.1;  // they do not find enough slots
+  const double a = CopySlots(a_, config_.shape.tile_n());
+  const double b = CopySlots(b_, config_.shape.tile_m());
   return a + b + (a > 0 && b > 0 && config_.shape.slices > 1 ? kBoth : 0);
 }
 
@@ -272,6 +269,7 @@ FfmaRound FfmaRounds::Round(int64_t index, const Operands& operands) const {
   g.box_step_a = a_.batch_stride != 0 ? 1 : 0;
   g.box_step_b = b_.batch_stride != 0 ? 1 : 0;
   g.store_16 = store_16();
+  g.store_whole = g.store_16 && !ReadsC(problem_);
   g.tiles_m = static_cast<int>(TilesOf(g.p.m, config_.shape.tile_m()));
   g.tiles_n = static_cast<int>(TilesOf(g.p.n, config_.shape.tile_n()));
   g.chunks = static_cast<int>(chunks_);

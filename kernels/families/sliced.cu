@@ -26,11 +26,17 @@
 // this small make up for. A kernel is compiled for each pair of ways.
 //
 // Lost (H200, 2026-11-30): storing rows of D that are not 16-byte aligned element by element, next
-// to each other within a warp, by way of the ring: 0.7 us more at 1022 cubed. 2026-11-29: eight
-// warps a tile and one block a multiprocessor, 0.88x against 1.05x of cuBLAS at 1024 cubed; 128 x
-// 64 tiles, 0.89x; stages of 32 k-steps, five of them, with both operands copied by threads, 58 us
-// against 49 at 1024 cubed; float atomics were not tried, since their order of additions is
+// to each other within a warp, by way of the ring: 0.7 us more at 1022 cubed; an operand whose rows
+// are not aligned by boxes of every fourth row, up to three floats too far to the right, which
+// threads then moved: 59.4 us for 58.0 at 915x929x907, 23.1 for 20.7 at 250x2222x333. 2026-11-29:
+// eight warps a tile and one block a multiprocessor, 0.88x against 1.05x of cuBLAS at 1024 cubed;
+// 128 x 64 tiles, 0.89x; stages of 32 k-steps, five of them, with both operands copied by threads,
+// 58 us against 49 at 1024 cubed; float atomics were not tried, since their order of additions is
 // anybody's.
+
+#include <array>
+#include <iterator>
+#include <utility>
 
 #include "kernels/families/families.h"
 #include "kernels/families/ffma_family.h"
@@ -39,60 +45,79 @@
 namespace gemm {
 namespace {
 
-constexpr FfmaShape kShapes[] = {
-    {8, 1, 1, 4, 64, 3, 2},          // 64 x 64
-    {4, 1, 1, 4, 64, 3, 2, 12, 8},   // 48 x 64
-    {4, 1, 1, 4, 64, 2, 3, 8, 8},    // 32 x 64
-    {8, 1, 1, 4, 64, 2, 2, 12, 12},  // 96 x 48
-    {4, 1, 1, 4, 64, 2, 2, 12, 12},  // 48 x 96
-};
-
 // Numbers for the cost model: NVIDIA H200, 2026-11-30.
-constexpr FfmaConfig kConfigs[] = {
-    {"sliced_f32_sm90_64x64x64_s3", NumericsClass::kQuarters, kShapes[0], 0.834, 0.719, 125, 108},
-    {"sliced_f32_sm90_64x64x64_s3_chunks", NumericsClass::kChunkedQuarters, kShapes[0], 0.834,
-     0.719, 125, 108},
-    {"sliced_f32_sm90_48x64x64_s3", NumericsClass::kQuarters, kShapes[1], 0.845, 0.782, 115, 108},
-    {"sliced_f32_sm90_48x64x64_s3_chunks", NumericsClass::kChunkedQuarters, kShapes[1], 0.845,
-     0.782, 115, 108},
-    {"sliced_f32_sm90_32x64x64_s2", NumericsClass::kQuarters, kShapes[2], 0.791, 0.708, 91, 108},
-    {"sliced_f32_sm90_32x64x64_s2_chunks", NumericsClass::kChunkedQuarters, kShapes[2], 0.791,
-     0.708, 91, 108},
-    {"sliced_f32_sm90_96x48x64_s2", NumericsClass::kQuarters, kShapes[3], 0.806, 0.724, 93, 108},
-    {"sliced_f32_sm90_96x48x64_s2_chunks", NumericsClass::kChunkedQuarters, kShapes[3], 0.806,
-     0.724, 93, 108},
-    {"sliced_f32_sm90_48x96x64_s2", NumericsClass::kQuarters, kShapes[4], 0.863, 0.797, 126, 108},
-    {"sliced_f32_sm90_48x96x64_s2_chunks", NumericsClass::kChunkedQuarters, kShapes[4], 0.863,
-     0.797, 126, 108},
+struct Tile {
+  std::string_view name;
+  std::string_view chunks_name;
+  FfmaShape shape;
+  double math_fraction;
+  double lone_fraction;
+  double begin;
 };
+constexpr double kRagged = 108;
+
+// clang-format off
+constexpr Tile kTiles[] = {
+    {"sliced_f32_sm90_64x64x64_s3", "sliced_f32_sm90_64x64x64_s3_chunks",
+     {8, 1, 1, 4, 64, 3, 2}, 0.834, 0.719, 125},
+    {"sliced_f32_sm90_48x64x64_s3", "sliced_f32_sm90_48x64x64_s3_chunks",
+     {4, 1, 1, 4, 64, 3, 2, 12, 8}, 0.845, 0.782, 115},
+    {"sliced_f32_sm90_32x64x64_s2", "sliced_f32_sm90_32x64x64_s2_chunks",
+     {4, 1, 1, 4, 64, 2, 3, 8, 8}, 0.791, 0.708, 91},
+    {"sliced_f32_sm90_96x48x64_s2", "sliced_f32_sm90_96x48x64_s2_chunks",
+     {8, 1, 1, 4, 64, 2, 2, 12, 12}, 0.806, 0.724, 93},
+    {"sliced_f32_sm90_48x96x64_s2", "sliced_f32_sm90_48x96x64_s2_chunks",
+     {4, 1, 1, 4, 64, 2, 2, 12, 12}, 0.863, 0.797, 126},
+};
+// clang-format on
+
+// Each tile in two classes. Chunks are data, so both share their kernels.
+constexpr auto kConfigs = [] {
+  std::array<FfmaConfig, 2 * std::size(kTiles)> configs{};
+  for (size_t i = 0; i < configs.size(); ++i) {
+    const Tile& tile = kTiles[i / 2];
+    const bool chunks = i % 2 != 0;
+    configs[i] = {chunks ? tile.chunks_name : tile.name,
+                  chunks ? NumericsClass::kChunkedQuarters : NumericsClass::kQuarters,
+                  tile.shape,
+                  tile.math_fraction,
+                  tile.lone_fraction,
+                  tile.begin,
+                  kRagged};
+  }
+  return configs;
+}();
 constexpr auto kKernelConfigs = ToKernelConfigs(kConfigs);
 
-template <int kShape, int kFeedA, int kFeedB>
-__global__ void __launch_bounds__(kShapes[kShape].threads(), kShapes[kShape].blocks)
+template <int kTile, int kFeedA, int kFeedB>
+__global__ void __launch_bounds__(kTiles[kTile].shape.threads(), kTiles[kTile].shape.blocks)
     Sliced(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
            const __grid_constant__ FfmaGemm g) {
-  constexpr FfmaShape kTheShape = kShapes[kShape];
-  // A thread that copies both operands has more to remember.
+  constexpr FfmaShape kShape = kTiles[kTile].shape;
+  // What a thread remembers to see to both operands. A spilled register, wherever it is, makes
+  // ptxas put the loop's operands where every second multiply-add waits for a bank of the register
+  // file, not every seventh.
   constexpr bool kBoth = kFeedA != 0 && kFeedB != 0;
-  constexpr int kProducer = kTheShape.blocks == 2 && kBoth ? 48 : 40;
-  constexpr int kConsumer = (kTheShape.blocks == 2 ? 256 : 160) - kProducer;
-  FfmaMultiply<FfmaKernel{kTheShape, static_cast<FfmaFeed>(kFeedA), static_cast<FfmaFeed>(kFeedB)},
+  constexpr bool kMore = kBoth && (kFeedA != kFeedB || kShape.columns == 8);
+  constexpr int kProducer = kShape.blocks == 2 && kMore ? 48 : 40;
+  constexpr int kConsumer = (kShape.blocks == 2 ? 256 : 160) - kProducer;
+  FfmaMultiply<FfmaKernel{kShape, static_cast<FfmaFeed>(kFeedA), static_cast<FfmaFeed>(kFeedB)},
                FfmaTiles, kConsumer, kProducer>(g, &map_a, &map_b);
 }
 
-template <int kShape>
+template <int kTile>
 constexpr FfmaFunctions ByFeed() {
-  return {{{&Sliced<kShape, 0, 0>, &Sliced<kShape, 0, 1>, &Sliced<kShape, 0, 2>},
-           {&Sliced<kShape, 1, 0>, &Sliced<kShape, 1, 1>, &Sliced<kShape, 1, 2>},
-           {&Sliced<kShape, 2, 0>, &Sliced<kShape, 2, 1>, &Sliced<kShape, 2, 2>}},
+  return {{{&Sliced<kTile, 0, 0>, &Sliced<kTile, 0, 1>, &Sliced<kTile, 0, 2>},
+           {&Sliced<kTile, 1, 0>, &Sliced<kTile, 1, 1>, &Sliced<kTile, 1, 2>},
+           {&Sliced<kTile, 2, 0>, &Sliced<kTile, 2, 1>, &Sliced<kTile, 2, 2>}},
           FfmaPacking::kWherePays};
 }
 
-// Chunks are data, so both classes share their kernels.
-constexpr FfmaFunctions kFunctions[] = {
-    ByFeed<0>(), ByFeed<0>(), ByFeed<1>(), ByFeed<1>(), ByFeed<2>(),
-    ByFeed<2>(), ByFeed<3>(), ByFeed<3>(), ByFeed<4>(), ByFeed<4>(),
-};
+template <size_t... kConfig>
+constexpr auto FunctionsOf(std::index_sequence<kConfig...> /*configs*/) {
+  return std::array{ByFeed<kConfig / 2>()...};
+}
+constexpr auto kFunctions = FunctionsOf(std::make_index_sequence<kConfigs.size()>());
 
 class Family final : public FfmaFamily {
  public:

@@ -431,5 +431,24 @@ TEST(Shapes, AreValidAndNamedApart) {
   }
 }
 
+// Kernels that describe every fourth row to the copy engine take each residue another way.
+TEST(Shapes, BeginRowsAndMatricesAtEveryResidue) {
+  std::set<int64_t> rows_b;
+  std::set<int64_t> rows_d;
+  std::set<int64_t> matrices_b;
+  std::set<int64_t> matrices_d;
+  for (const CheckCase& check_case : CheckCases(DType::kF32, CaseSet::kQuick)) {
+    const Problem& problem = check_case.problem;
+    if (problem.batch_count < 5 || ReadsC(problem) || problem.b.transposed) continue;
+    rows_b.insert(problem.b.ld % 4);
+    rows_d.insert(problem.d.ld % 4);
+    matrices_b.insert(problem.b.batch_stride % 4);
+    matrices_d.insert(problem.d.batch_stride % 4);
+  }
+  for (const auto* residues : {&rows_b, &rows_d, &matrices_b, &matrices_d}) {
+    EXPECT_EQ(residues->size(), 4u);
+  }
+}
+
 }  // namespace
 }  // namespace gemm

@@ -154,6 +154,22 @@ TEST_P(FfmaRoundsTest, PackOnlyWhatMustBe) {
   EXPECT_EQ(FfmaRounds(problem, kStreamed, packing()).workspace_bytes(), 0u);
 }
 
+// 16 bytes at a time where rows are aligned and nothing is added to them.
+TEST_P(FfmaRoundsTest, StoreWholeVectors) {
+  Problem problem = DenseProblem(DType::kF32, 65, 68, 71, 3);
+  const auto whole = [&] {
+    return FfmaRounds(problem, kLarge, packing()).Round(0, {}).gemm.store_whole;
+  };
+  EXPECT_FALSE(whole());  // aligned to 4 bytes
+  problem.d.alignment_bytes = 16;
+  EXPECT_TRUE(whole());
+  problem.d.batch_stride += 1;
+  EXPECT_FALSE(whole());
+  problem.d.batch_stride -= 1;
+  problem.beta = 1;
+  EXPECT_FALSE(whole());
+}
+
 // Chunks of a tile meet in a cluster where all clusters find places at once, else in a second pass.
 TEST_P(FfmaRoundsTest, ClusterChunksThatFit) {
   struct Case {
