@@ -30,6 +30,7 @@ __device__ __forceinline__ int64_t ChunkStride(const StridedGemm<float>& p, cons
 
 __global__ void __launch_bounds__(kThreads)
     AddFewChunks(const StridedGemm<float> p, const ChunkSums sums) {
+  LetKernelAfterStart();
   WaitForKernelBefore();
   const int64_t elements = p.batch_count * p.m * p.n;
   const int64_t chunk_stride = ChunkStride(p, sums);
@@ -53,6 +54,7 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads)
     AddManyChunks(const StridedGemm<float> p, const ChunkSums sums) {
   __shared__ float fetched[kMostChunks][kColumns];
+  LetKernelAfterStart();
   WaitForKernelBefore();
   const int x = static_cast<int>(threadIdx.x) % kColumns;
   const int y = static_cast<int>(threadIdx.x) / kColumns;

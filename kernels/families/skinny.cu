@@ -20,10 +20,11 @@
 // A warp has a ring of its own, of steps of the matrix and of x, which lie as in memory, k
 // contiguous or not: 16 bytes are four products of a line, or four lines of a product. Of rows that
 // are 16-byte aligned, from 8 rows of x on, steps come by boxes of the copy engine, one thread
-// asking, since other copies take as many issue slots as the arithmetic; below by cp.async. Of other
-// rows, and where no engine is, cp.async copies the aligned 16 bytes that hold an element of the
-// row, so that it lies shifted by 0 to 3 elements, and the reader takes single elements. (A box
-// cannot begin but at a multiple of 16 bytes: the copy engine faults.) The same bits either way.
+// asking, since other copies take as many issue slots as the arithmetic; below by cp.async. Of
+// other rows, and where no engine is, cp.async copies the aligned 16 bytes that hold an element of
+// the row of the matrix, so that it lies shifted by 0 to 3 elements, and the reader takes single
+// elements; x, being small, is copied by elements where it is not aligned. (A box cannot begin but
+// at a multiple of 16 bytes: the copy engine faults.) The same bits either way.
 //
 // Lanes are added by shuffles, warps through shared memory. k is cut into chunks where strips of j
 // do not fill the device, of more than 16 rows also of those strips alone that are left over when
@@ -41,8 +42,8 @@
 // instead of blocks in turn, 20.6. Reading x costs half as much where neighbouring threads ask for
 // the same 16 bytes (2.1 cycles of 4), and no other sharing helps. Lost: clusters of 4, 30 us
 // against 21 with a second pass at 2048 x 32 x 2048, since 30 fit at once; 8 of j a thread up to 16
-// rows, 22 us at 16; every operand in four boxes of each fourth row, 1 to 3 us more from 16 rows on,
-// 8 cycles a box; steps of 16 for 24 and 32 rows, another 2 us.
+// rows, 22 us at 16; every operand in four boxes of each fourth row, 1 to 3 us more from 16 rows
+// on, 8 cycles a box; steps of 16 for 24 and 32 rows, another 2 us.
 
 #include <algorithm>
 #include <array>
@@ -109,8 +110,8 @@ constexpr double kMathFraction = 0.66;
 // Of rows of any alignment: more of the memory's rows are read than the products have, and elements
 // are loaded one at a time.
 constexpr double kShiftedMemoryFraction = 0.6;
-constexpr double kShiftedMathFraction = 0.4;
-constexpr double kShiftedFewFraction = 0.28;  // up to 16 rows
+constexpr double kShiftedMathFraction = 0.48;
+constexpr double kShiftedFewFraction = 0.32;  // up to 16 rows
 constexpr double kBegin = 100;                // beginning and ending a block, in products
 constexpr double kStartSeconds = 2.6e-6;
 constexpr double kClusterSeconds = 1.0e-6;
@@ -141,13 +142,15 @@ struct Kernel {
   void (*function)(CUtensorMap, CUtensorMap, SkinnyGemm) = nullptr;
   int step = 0;
   size_t shared_bytes = 0;
+  bool alone = false;  // a block fills a multiprocessor
 };
 
 template <int I, bool kXAlong, bool kAlong, SkinnyFeed kFeed>
 constexpr Kernel KernelOf() {
   if constexpr (HasKernel(I, kXAlong, kFeed)) {
     using Shape = SkinnyShape<kRowCounts[I].rows, kFeed>;
-    return {Skinny<I, kXAlong, kAlong, kFeed>, Shape::kStep, Shape::kSharedBytes};
+    return {Skinny<I, kXAlong, kAlong, kFeed>, Shape::kStep, Shape::kSharedBytes,
+            Shape::kBlocks == 1};
   } else {
     return {};
   }
@@ -181,8 +184,7 @@ struct Side {
   int64_t k_stride;
   int64_t batch_stride;
   bool along;       // k is contiguous, or taken for it
-  bool in_rows;     // it is what is taken for contiguous
-  bool aligned_16;  // and rows begin at multiples of 16 bytes
+  bool aligned_16;  // so are four elements in a row, along what is contiguous
 
   // `base_16`: it begins at a multiple of 16 bytes. Few lines are taken for lines with k
   // contiguous.
@@ -195,8 +197,8 @@ struct Side {
     batch_stride = layout.batch_stride;
     along = few || k_stride == 1;
     const int64_t stride = along ? line_stride : k_stride;
-    in_rows = (along ? k_stride : line_stride) == 1;
-    aligned_16 = base_16 && in_rows && ((along && lines == 1) || stride % 4 == 0) &&
+    aligned_16 = base_16 && (along ? k_stride : line_stride) == 1 &&
+                 ((along && lines == 1) || stride % 4 == 0) &&
                  (problem.batch_count == 1 || batch_stride % 4 == 0);
   }
 
@@ -273,8 +275,7 @@ Cut CutOf(const Problem& problem, int config, bool boxes, bool a_16, bool b_16) 
       .partial_elements = 0,
   };
   if (rows <= kRowsByBoxes / 2) {
-    if (cut.matrix.aligned_16 && (cut.x.aligned_16 || !cut.x.in_rows))
-      cut.feed = SkinnyFeed::kCopies;
+    if (cut.matrix.aligned_16) cut.feed = SkinnyFeed::kCopies;
   } else if (boxes && ReadsAB(problem) && cut.x.Boxable(problem) && cut.matrix.Boxable(problem)) {
     cut.feed = SkinnyFeed::kBoxes;
   }
@@ -343,7 +344,7 @@ LaunchRecord Record(const Problem& problem, const Operands& operands, const Plan
   g.x_row = cut.x.line_stride;
   g.x_column = cut.x.k_stride;
   g.x_batch = cut.x.batch_stride;
-  g.x_in_rows = cut.x.in_rows;
+  g.x_16 = cut.x.aligned_16;
   g.matrix_row = cut.matrix.line_stride;
   g.matrix_column = cut.matrix.k_stride;
   g.matrix_batch = cut.matrix.batch_stride;
@@ -507,18 +508,29 @@ class Family final : public KernelFamily {
       SkinnyGemm& g = record.args;
       if (record.second_pass) g.partial = static_cast<float*>(workspace);
       const Kernel& kernel = KernelAt(record.rows_index, record.feed, record.x_along, record.along);
-      cudaLaunchAttribute cluster;
-      cluster.id = cudaLaunchAttributeClusterDimension;
-      cluster.val.clusterDim.x = static_cast<unsigned>(g.chunk_blocks);
-      cluster.val.clusterDim.y = 1;
-      cluster.val.clusterDim.z = 1;
+      cudaLaunchAttribute attributes[2];
+      unsigned used = 0;
+      if (record.cluster) {
+        attributes[used].id = cudaLaunchAttributeClusterDimension;
+        attributes[used].val.clusterDim.x = static_cast<unsigned>(g.chunk_blocks);
+        attributes[used].val.clusterDim.y = 1;
+        attributes[used].val.clusterDim.z = 1;
+        ++used;
+      }
+      // Started while the one before ends, where its blocks have a multiprocessor to themselves
+      // and so cannot crowd.
+      if (kernel.alone) {
+        attributes[used].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attributes[used].val.programmaticStreamSerializationAllowed = 1;
+        ++used;
+      }
       cudaLaunchConfig_t launch = {};
       launch.gridDim = dim3(record.blocks, 1, record.planes);
       launch.blockDim = dim3(kSkinnyThreads);
       launch.dynamicSmemBytes = kernel.shared_bytes;
       launch.stream = stream;
-      launch.attrs = &cluster;
-      launch.numAttrs = record.cluster ? 1 : 0;
+      launch.attrs = attributes;
+      launch.numAttrs = used;
       CUtensorMap map_x = {};
       CUtensorMap map_matrix = {};
       if (record.feed == SkinnyFeed::kBoxes) {

@@ -74,40 +74,63 @@ struct SkinnyShifts {
   }
 };
 
-// Copies a step by the threads of a warp, kPiece elements at a time: of `lines` lines and `left`
-// products, zeros behind those. kWhole: there are as many as the step has.
-template <typename Side, int kPiece, bool kWhole>
-__device__ __forceinline__ void CopyPieces(const float* from, int64_t line_stride, int64_t k_stride,
-                                           int lines, int left, int thread, uint32_t to) {
-  constexpr int kWide = Side::kRowElements / kPiece;  // pieces of a row
+// Copies a step by the threads of a warp, 16 bytes at a time: of `lines` lines and `left` products,
+// zeros behind those. kWhole: there are as many as the step has.
+template <typename Side, bool kWhole>
+__device__ __forceinline__ void CopyPieces(const float* from, int64_t stride, int lines, int left,
+                                           int thread, uint32_t to) {
+  constexpr int kWide = Side::kRowElements / 4;  // pieces of a row
   constexpr int kPieces = Side::kRows * kWide;
   constexpr int kTurns = (kPieces + 31) / 32;
-  const int64_t stride = Side::kAlong ? line_stride : k_stride;
-  const int64_t step = kPiece * (Side::kAlong ? k_stride : line_stride);
   // Where a thread stays in its column, one pointer goes on from row to row: offsets that the
   // compiler would keep take registers from the sums.
   constexpr bool kDown = kWhole && 32 % kWide == 0;
-  const float* next = from + thread / kWide * stride + thread % kWide * step;
-#pragma unroll !kWhole ? 1 : kTurns <= 8 && kPiece == 4 ? kTurns : 4
+  const float* next = from + thread / kWide * stride + thread % kWide * 4;
+#pragma unroll !kWhole ? 1 : kTurns <= 8 ? kTurns : 4
   for (int c = 0; c < kTurns; ++c) {
     const int piece = thread + 32 * c;
     if (kPieces % 32 != 0 && piece >= kPieces) break;
     const int row = piece / kWide;
-    const int at = piece % kWide * kPiece;  // in the row
+    const int at = piece % kWide * 4;  // in the row
     // Results of lines that do not exist are not stored, whatever they are.
     if (!kWhole && Side::kAlong && row >= lines) break;
-    int elements = kPiece;
+    int elements = 4;
     if constexpr (!kWhole) {
       const bool any = row < (Side::kAlong ? lines : left);
-      elements = any ? max(0, min(kPiece, (Side::kAlong ? left : lines) - at)) : 0;
+      elements = any ? max(0, min(4, (Side::kAlong ? left : lines) - at)) : 0;
     }
-    const float* source = kDown ? next : from + row * stride + piece % kWide * step;
+    const float* source = kDown ? next : from + row * stride + at;
     if (!kWhole && elements == 0) source = from;
-    const uint32_t target = to + 16 * Side::UnitAt(row, at / 4);
-    if constexpr (kPiece == 4) {
-      CopyAsync16(target, source, 4 * elements);
-    } else {
-      CopyAsync4(target + 4 * (at % 4), source, 4 * elements);
+    CopyAsync16(to + 16 * Side::UnitAt(row, at / 4), source, 4 * elements);
+    if constexpr (kDown) {
+      next += 32 / kWide * stride;
+      asm volatile("" : "+l"(next));
+    }
+  }
+}
+
+// The same an element at a time.
+template <typename Side>
+__device__ __forceinline__ void CopyElements(const float* from, int64_t line_stride,
+                                             int64_t k_stride, int lines, int left, int thread,
+                                             uint32_t to) {
+  constexpr int kWide = Side::kRowElements;
+  constexpr int kElements = Side::kRows * kWide;
+  constexpr int kTurns = (kElements + 31) / 32;
+  constexpr bool kDown = 32 % kWide == 0;
+  const int64_t stride = Side::kAlong ? line_stride : k_stride;
+  const int64_t step = Side::kAlong ? k_stride : line_stride;
+  const float* next = from + thread / kWide * stride + thread % kWide * step;
+#pragma unroll 4
+  for (int c = 0; c < kTurns; ++c) {
+    const int element = thread + 32 * c;
+    const int row = element / kWide;
+    const int at = element % kWide;
+    const float* source = kDown ? next : from + row * stride + at * step;
+    if ((kElements % 32 == 0 || element < kElements) && (Side::kAlong ? row : at) < lines) {
+      const bool any = (Side::kAlong ? at : row) < left;
+      CopyAsync4(to + 16 * Side::UnitAt(row, at / 4) + 4 * (at % 4), any ? source : from,
+                 any ? 4 : 0);
     }
     if constexpr (kDown) {
       next += 32 / kWide * stride;
@@ -164,36 +187,36 @@ __device__ __forceinline__ void CopyAligned(const float* from, int64_t stride, i
   }
 }
 
-// `in_rows`: rows of memory are what the step has as rows, so 16 bytes of them are copied at a
-// time.
 template <typename Side>
-__device__ __forceinline__ void CopySide(const float* from, int64_t line_stride, int64_t k_stride,
-                                         bool in_rows, int lines, int left, int thread,
-                                         uint32_t to) {
+__device__ __forceinline__ void CopyMatrix(const float* from, int64_t stride, int lines, int left,
+                                           int thread, uint32_t to) {
   const bool whole = lines >= Side::kLines && left >= Side::kStep;
-  if constexpr (Side::kAlong || Side::kLines >= 4) {
-    if (in_rows) {
-      const int64_t stride = Side::kAlong ? line_stride : k_stride;
-      if constexpr (Side::kShifted) {
-        if (whole) {
-          CopyAligned<Side, true>(from, stride, lines, left, thread, to);
-        } else {
-          CopyAligned<Side, false>(from, stride, lines, left, thread, to);
-        }
-      } else if (whole) {
-        CopyPieces<Side, 4, true>(from, line_stride, k_stride, lines, left, thread, to);
-      } else {
-        CopyPieces<Side, 4, false>(from, line_stride, k_stride, lines, left, thread, to);
-      }
-      return;
-    }
-  }
-  if constexpr (Side::kX && Side::kLines <= 4) {
+  if constexpr (Side::kShifted) {
     if (whole) {
-      CopyPieces<Side, 1, true>(from, line_stride, k_stride, lines, left, thread, to);
+      CopyAligned<Side, true>(from, stride, lines, left, thread, to);
     } else {
-      CopyPieces<Side, 1, false>(from, line_stride, k_stride, lines, left, thread, to);
+      CopyAligned<Side, false>(from, stride, lines, left, thread, to);
     }
+  } else if (whole) {
+    CopyPieces<Side, true>(from, stride, lines, left, thread, to);
+  } else {
+    CopyPieces<Side, false>(from, stride, lines, left, thread, to);
+  }
+}
+
+// By 16 bytes where four elements of a row are so aligned, else by one element: there are few.
+template <typename Side>
+__device__ __forceinline__ void CopyX(const float* from, int64_t line_stride, int64_t k_stride,
+                                      bool by_16, int lines, int left, int thread, uint32_t to) {
+  if (!by_16) {
+    CopyElements<Side>(from, line_stride, k_stride, lines, left, thread, to);
+    return;
+  }
+  const int64_t stride = Side::kAlong ? line_stride : k_stride;
+  if (lines >= Side::kLines && left >= Side::kStep) {
+    CopyPieces<Side, true>(from, stride, lines, left, thread, to);
+  } else {
+    CopyPieces<Side, false>(from, stride, lines, left, thread, to);
   }
 }
 
@@ -248,7 +271,7 @@ class SkinnyStream {
  public:
   static constexpr bool kBoxes = Shape::kFeed == SkinnyFeed::kBoxes;
   static constexpr bool kShifted = Shape::kFeed == SkinnyFeed::kShifted;
-  using X = SkinnySide<true, kXAlong, Shape::kRows, Shape::kGranules, Shape::kTeams, kShifted>;
+  using X = SkinnySide<true, kXAlong, Shape::kRows, Shape::kGranules, Shape::kTeams, false>;
   using Matrix =
       SkinnySide<false, kMatrixAlong, Shape::kStrip, Shape::kGranules, kSkinnyGroups, kShifted>;
   static_assert(4 * X::kRows * X::kPitch <= Shape::kXBytes &&
@@ -296,10 +319,8 @@ class SkinnyStream {
       steps_ = rounds * kStepsABlock + (last - 1) / Shape::kStep + 1;
     }
     if constexpr (kShifted) {
-      matrix_shifts_.template Set<Matrix>(MatrixAt(first_),
-                                          kMatrixAlong ? g_.matrix_row : g_.matrix_column, Group());
-      if (g_.x_in_rows)
-        x_shifts_.template Set<X>(XAt(first_), kXAlong ? g_.x_row : g_.x_column, Team());
+      shifts_.template Set<Matrix>(MatrixAt(first_),
+                                   kMatrixAlong ? g_.matrix_row : g_.matrix_column, Group());
     }
     // Boxes are asked for a whole ring ahead. Other copies come a step later, so that a step's
     // threads wait once, for theirs and for each other.
@@ -351,11 +372,11 @@ class SkinnyStream {
         }
       } else {
         const int64_t k = first_ + l;
-        CopySide<Matrix>(MatrixAt(k), g_.matrix_row, g_.matrix_column, true,
-                         static_cast<int>(min(g_.length - j0_, int64_t{2 * Shape::kStrip})),
-                         left_ - l, Thread(), matrix_to);
-        CopySide<X>(XAt(k), g_.x_row, g_.x_column, g_.x_in_rows, static_cast<int>(g_.rows),
-                    left_ - l, Thread(), x_to);
+        CopyMatrix<Matrix>(MatrixAt(k), kMatrixAlong ? g_.matrix_row : g_.matrix_column,
+                           static_cast<int>(min(g_.length - j0_, int64_t{2 * Shape::kStrip})),
+                           left_ - l, Thread(), matrix_to);
+        CopyX<X>(XAt(k), g_.x_row, g_.x_column, g_.x_16, static_cast<int>(g_.rows), left_ - l,
+                 Thread(), x_to);
       }
     }
     if constexpr (!kBoxes) CommitCopies();
@@ -380,13 +401,13 @@ class SkinnyStream {
       if constexpr (kMatrixAlong) {
 #pragma unroll
         for (int j = 0; j < kColumns; ++j) {
-          LoadFour<Matrix>(matrix, matrix_shifts_, granule, j, 0, Group(), b[j]);
+          LoadFour<Matrix>(matrix, shifts_, granule, j, 0, Group(), b[j]);
         }
       } else {
 #pragma unroll
         for (int i = 0; i < kColumns * kLaneGranule; i += 4) {
           float four[4];
-          LoadFour<Matrix>(matrix, matrix_shifts_, granule, i / 16, i / 4 % 4, Group(), four);
+          LoadFour<Matrix>(matrix, shifts_, granule, i / 16, i / 4 % 4, Group(), four);
 #pragma unroll
           for (int e = 0; e < 4; ++e) b[i / 16 * 4 + e][i / 4 % 4] = four[e];
         }
@@ -400,7 +421,7 @@ class SkinnyStream {
 #pragma unroll
           for (int l = 0; l < kLaneGranule; ++l) {
             float four[4];
-            LoadFour<X>(x, x_shifts_, granule, w, l, Team(), four);
+            LoadFour<X>(x, {}, granule, w, l, Team(), four);
 #pragma unroll
             for (int i = 0; i < 4 * kColumns; ++i) {
               const int e = kMatrixAlong ? Turn(i, 4) : i / kColumns;
@@ -411,7 +432,7 @@ class SkinnyStream {
         }
       } else if constexpr (Shape::kThreadRows % 2 != 0) {
         float four[4];
-        LoadFour<X>(x, x_shifts_, granule, 0, 0, Team(), four);
+        LoadFour<X>(x, {}, granule, 0, 0, Team(), four);
 #pragma unroll
         for (int i = 0; i < 4 * kColumns; ++i)
           multiply(0, i % kColumns, i / kColumns, four[i / kColumns]);
@@ -419,8 +440,8 @@ class SkinnyStream {
 #pragma unroll
         for (int r = 0; r < Shape::kThreadRows; r += 2) {
           float two[2][4];
-          LoadFour<X>(x, x_shifts_, granule, r, 0, Team(), two[0]);
-          LoadFour<X>(x, x_shifts_, granule, r + 1, 0, Team(), two[1]);
+          LoadFour<X>(x, {}, granule, r, 0, Team(), two[0]);
+          LoadFour<X>(x, {}, granule, r + 1, 0, Team(), two[1]);
 #pragma unroll
           for (int i = 0; i < 8 * kColumns; ++i) {
             const int l = i / (2 * kColumns);
@@ -435,9 +456,9 @@ class SkinnyStream {
           const int even = t / 4 * 2;
           const int odd = (t - 1) / 4 * 2 + 1;
           if (t % 4 == 0 && even < Shape::kThreadRows)
-            LoadFour<X>(x, x_shifts_, granule, even, 0, Team(), two[0]);
+            LoadFour<X>(x, {}, granule, even, 0, Team(), two[0]);
           if (t % 4 == 1 && odd < Shape::kThreadRows)
-            LoadFour<X>(x, x_shifts_, granule, odd, 0, Team(), two[1]);
+            LoadFour<X>(x, {}, granule, odd, 0, Team(), two[1]);
 #pragma unroll
           for (int j = 0; j < kColumns; ++j) {
             if (even < Shape::kThreadRows) multiply(even, j, t % 4, two[0][t % 4]);
@@ -461,8 +482,7 @@ class SkinnyStream {
   uint32_t full_;
   int slot_ = 0;
   uint32_t parity_ = 0;
-  SkinnyShifts matrix_shifts_;  // 0 but for kShifted
-  SkinnyShifts x_shifts_;
+  SkinnyShifts shifts_;  // of the matrix, if kShifted
   // Of the chunk.
   int64_t batch_ = 0;
   int64_t j0_ = 0;
@@ -550,36 +570,38 @@ __device__ __forceinline__ void SkinnyMultiply(const SkinnyGemm& g, const CUtens
   const int64_t j0 = place.strip * Shape::kStrip;
   const auto inside = static_cast<int>(min(g.length - j0, int64_t{Shape::kStrip}));
   const bool partial = g.partial != nullptr && place.chunks > 1;
-  // The blocks of a cluster, one a chunk, share out its results: a block gets the sums of `share`
-  // of them from all, [chunk][result].
+  // The blocks of a cluster, one a chunk, share out its results: a block gets the sums of `columns`
+  // of them from all. Totals are [chunk][row][column], where rows are neighbours in D such that
+  // those lie in different banks.
   const int blocks = ClusterSize();
-  const int share = kResults / blocks;
+  const int columns = Shape::kStrip / blocks;
+  const auto total_at = [&](int chunk, int r, int j) {
+    return totals + 4 * ((chunk * kRows + r) * (columns + (g.x_is_a ? 0 : 1)) + j);
+  };
   if (blocks > 1) ClusterArrive();
-  if (g.partial != nullptr) LetKernelAfterStart();
+  if (Shape::kBlocks == 1 || g.partial != nullptr) LetKernelAfterStart();
   Stream stream(g, map_x, map_matrix, shared);
-  const auto store = [&](int64_t batch, int e, const Totals& result) {
-    const int r = e / Shape::kStrip;
-    const int j = e % Shape::kStrip;
+  if constexpr (Shape::kBlocks == 1) WaitForKernelBefore();
+  // Where x has the rows of D, or sums go into the workspace, neighbours along j are neighbours in
+  // memory. Elsewhere those along the rows are, so results are sorted through shared memory.
+  const bool direct = blocks == 1 && (partial || g.x_is_a);
+  const auto store_direct = [&](int64_t batch, int r, int j, const Totals& result) {
     if (r >= g.rows || j >= inside) return;
-    if (partial) {
-      float* to = g.partial +
-                  ((place.first_chunk * g.p.batch_count + batch) * g.rows + r) * g.pitch +
-                  (j0 - g.whole_strips * Shape::kStrip) + j;
-      if constexpr (kWidth == 4) {
-        *reinterpret_cast<float4*>(to) =
-            make_float4(result.of[0], result.of[1], result.of[2], result.of[3]);
-      } else {
+    if (!partial) {
 #pragma unroll
-        for (int i = 0; i < kWidth; ++i) to[i] = result.of[i];
+      for (int i = 0; i < kWidth; ++i) {
+        if (j + i < inside) StoreElement(g.p, batch, r, j0 + j + i, result.of[i]);
       }
       return;
     }
+    float* to = g.partial + ((place.first_chunk * g.p.batch_count + batch) * g.rows + r) * g.pitch +
+                (j0 - g.whole_strips * Shape::kStrip) + j;
+    if constexpr (kWidth == 4) {
+      *reinterpret_cast<float4*>(to) =
+          make_float4(result.of[0], result.of[1], result.of[2], result.of[3]);
+    } else {
 #pragma unroll
-    for (int i = 0; i < kWidth; ++i) {
-      if (j + i >= inside) break;
-      const int64_t row = g.x_is_a ? r : j0 + j + i;
-      const int64_t column = g.x_is_a ? j0 + j + i : r;
-      StoreElement(g.p, batch, row, column, result.of[i]);
+      for (int i = 0; i < kWidth; ++i) to[i] = result.of[i];
     }
   };
   for (int64_t batch = blockIdx.z; batch < g.p.batch_count; batch += gridDim.z) {
@@ -607,7 +629,9 @@ __device__ __forceinline__ void SkinnyMultiply(const SkinnyGemm& g, const CUtens
       if (blocks > 1) ClusterWait();
       const bool last = chunk + place.chunk_step >= place.chunks;
       for (int e = kWidth * thread; e < kResults; e += kWidth * kSkinnyThreads) {
-        const uint32_t from = shared + 4 * (e / Shape::kStrip * kPitch + e % Shape::kStrip);
+        const int r = e / Shape::kStrip;
+        const int j = e % Shape::kStrip;
+        const uint32_t from = shared + 4 * (r * kPitch + j);
         Totals warps[kLaneWarps];
 #pragma unroll
         for (int w = 0; w < kLaneWarps; ++w) warps[w].Load(from + w * kWarpBytes);
@@ -617,40 +641,59 @@ __device__ __forceinline__ void SkinnyMultiply(const SkinnyGemm& g, const CUtens
         if (blocks > 1) {
 #pragma unroll
           for (int i = 0; i < kWidth; ++i) {
-            StoreToBlock(totals + 4 * (chunk * share + e % share + i), e / share, total.of[i]);
+            StoreToBlock(total_at(chunk, r, j % columns + i), j / columns, total.of[i]);
           }
           continue;
         }
         if (chunk != place.first_chunk) {
-          Totals before;
-          before.Load(totals + 4 * e);
-          before.Add(total);
-          total = before;
+#pragma unroll
+          for (int i = 0; i < kWidth; ++i) {
+            total.of[i] = __fadd_rn(LoadShared(total_at(0, r, j + i)), total.of[i]);
+          }
         }
-        if (last) {
-          store(batch, e, total);
+        if (last && direct) {
+          store_direct(batch, r, j, total);
         } else {
 #pragma unroll
-          for (int i = 0; i < kWidth; ++i) StoreShared(totals + 4 * (e + i), total.of[i]);
+          for (int i = 0; i < kWidth; ++i) StoreShared(total_at(0, r, j + i), total.of[i]);
         }
       }
       if constexpr (Stream::kBoxes) OrderBoxesBehindStores();
       __syncthreads();  // the ring may be filled
     }
+    if (direct) continue;
     if (blocks > 1) {
       ClusterArrive();
       ClusterWait();
-      for (int s = kWidth * thread; s < share; s += kWidth * kSkinnyThreads) {
+    }
+    const int first_column = blocks > 1 ? ClusterRank() * columns : 0;
+    if (g.x_is_a) {
+      for (int e = kWidth * thread; e < kRows * columns; e += kWidth * kSkinnyThreads) {
+        const int r = e / columns;
+        const int j = e % columns;
         Totals result;
-        result.Load(totals + 4 * s);
-        for (int c = 1; c < g.chunks; ++c) {
+        result.Load(total_at(0, r, j));
+        for (int c = 1; c < blocks; ++c) {
           Totals more;
-          more.Load(totals + 4 * (c * share + s));
+          more.Load(total_at(c, r, j));
           result.Add(more);
         }
-        store(batch, ClusterRank() * share + s, result);
+        store_direct(batch, r, first_column + j, result);
       }
+    } else {
+      for (int e = thread; e < kRows * columns; e += kSkinnyThreads) {
+        const int r = e % kRows;
+        const int j = e / kRows;
+        float result = LoadShared(total_at(0, r, j));
+        for (int c = 1; c < blocks; ++c) result = __fadd_rn(result, LoadShared(total_at(c, r, j)));
+        if (r >= g.rows || first_column + j >= inside) continue;
+        StoreElement(g.p, batch, j0 + first_column + j, r, result);
+      }
+    }
+    if (blocks > 1) {
       ClusterArrive();
+    } else {
+      __syncthreads();  // totals may be written
     }
   }
   if (blocks > 1) ClusterWait();

@@ -45,12 +45,11 @@ struct SkinnyShape {
   static constexpr int kUnrolled = kRows <= 16 ? kGranules : 2;
   static constexpr int kMatrixBytes =
       4 * (kStrip * kStep + (kShifted ? 4 * std::max(kStrip, kStep) : 0));
-  static constexpr int kXBytes =
-      (4 * (kRows * kStep + (kShifted ? 4 * std::max(kRows, kStep) : 0)) + 127) / 128 * 128;
+  static constexpr int kXBytes = (4 * kRows * kStep + 127) / 128 * 128;
   static constexpr int kRingBytes = kLaneWarps * kStages * (kMatrixBytes + kXBytes);
 
   static constexpr int kTotalsAt = kRingBytes;  // of the block, or of its share of a cluster's
-  static constexpr int kBarriersAt = kTotalsAt + 4 * kRows * kStrip;
+  static constexpr int kBarriersAt = kTotalsAt + 4 * kRows * (kStrip + 2);
   static constexpr size_t kSharedBytes = kBarriersAt + 8 * kLaneWarps * kStages;
 };
 
@@ -67,9 +66,7 @@ struct SkinnyGemm {
   int64_t matrix_column;
   int64_t matrix_batch;
   bool x_is_a;
-  // x has as rows of memory what its kernel takes for them, so 16 bytes of one are copied at a
-  // time.
-  bool x_in_rows;
+  bool x_16;       // four elements in a row, along what is contiguous, are 16-byte aligned
   int box_step_x;  // from one matrix of the batch to the next: 1, or 0 if they share one
   int box_step_matrix;
   int64_t whole_strips;  // the first ones, of which a block has all of k
