@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -101,6 +102,7 @@ std::vector<Row> MeasureCase(const BenchCase& bench_case, const Flags& flags,
     }
   }
   std::vector<std::string> names;
+  names.reserve(contenders.size());
   for (const Contender& contender : contenders) names.push_back(contender.name());
   return Compare(bench_case, names, rounds);
 }
@@ -167,4 +169,11 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace gemm::bench
 
-int main(int argc, char** argv) { return gemm::bench::Main(argc, argv); }
+int main(int argc, char** argv) {
+  try {
+    return gemm::bench::Main(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "rpc_floor: %s\n", error.what());
+    return 1;
+  }
+}
