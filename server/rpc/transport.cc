@@ -16,27 +16,25 @@ constexpr int kKeepaliveTimeMs = 30'000;
 constexpr int kKeepaliveTimeoutMs = 20'000;
 
 // Bytes between two processes of a host are copied into the kernel and out of it. What lies there
-// meanwhile grows to tens of MiB if it is let, which come back from memory instead of a cache.
-constexpr int kWithinHostBytes = 512 << 10;  // of which the kernel makes twice as much
+// meanwhile grows to several MiB a connection if it is let, which come back from memory instead of
+// a cache. (What has been received is not bounded: more of it would then lie in gRPC's own
+// buffers.)
+constexpr int kSendBytesWithinHost = 512 << 10;  // of which the kernel makes twice as much
 
-// False where the system allows less (net.core.rmem_max, wmem_max): too little would cost more.
-bool BoundBuffers(int fd) {
-  int bytes = kWithinHostBytes;
-  for (const int option : {SO_RCVBUF, SO_SNDBUF}) {
-    if (setsockopt(fd, SOL_SOCKET, option, &kWithinHostBytes, sizeof(kWithinHostBytes)) != 0) {
-      return false;
-    }
-    socklen_t size = sizeof(bytes);
-    if (getsockopt(fd, SOL_SOCKET, option, &bytes, &size) != 0) return false;
-    if (bytes < 2 * kWithinHostBytes) return false;
-  }
-  return true;
+// False where the system allows less (net.core.wmem_max): too little would cost more.
+bool BoundSendBuffer(int fd) {
+  int bytes = 0;
+  socklen_t size = sizeof(bytes);
+  return setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kSendBytesWithinHost,
+                    sizeof(kSendBytesWithinHost)) == 0 &&
+         getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, &size) == 0 &&
+         bytes >= 2 * kSendBytesWithinHost;
 }
 
-bool MayBoundBuffers() {
+bool MayBoundSendBuffer() {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return false;
-  const bool may = BoundBuffers(fd);
+  const bool may = BoundSendBuffer(fd);
   close(fd);
   return may;
 }
@@ -60,7 +58,7 @@ void SetTransport(int listening_fd, bool within_host) {
   setsockopt(listening_fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   setsockopt(listening_fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &kKeepaliveTimeoutMs,
              sizeof(kKeepaliveTimeoutMs));
-  if (within_host && MayBoundBuffers()) BoundBuffers(listening_fd);
+  if (within_host && MayBoundSendBuffer()) BoundSendBuffer(listening_fd);
 }
 
 }  // namespace gemm

@@ -5,7 +5,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <fstream>
 #include <string>
 
@@ -25,17 +24,16 @@ int BufferBytes(int fd, int option) {
   return bytes;
 }
 
-TEST(TransportTest, BoundsBuffersWithinTheHostWhereTheSystemAllowsThatMuch) {
+TEST(TransportTest, BoundsWhatIsSentWithinTheHostWhereTheSystemAllowsThatMuch) {
   constexpr int kBytes = 512 << 10;
-  const bool allowed = std::min(Limit("rmem_max"), Limit("wmem_max")) >= kBytes;
+  const bool allowed = Limit("wmem_max") >= kBytes;
   const int plain = socket(AF_INET, SOCK_STREAM, 0);
   for (const bool within_host : {false, true}) {
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
     SetTransport(fd, within_host);
-    for (const int option : {SO_RCVBUF, SO_SNDBUF}) {
-      EXPECT_EQ(BufferBytes(fd, option),
-                within_host && allowed ? 2 * kBytes : BufferBytes(plain, option));
-    }
+    EXPECT_EQ(BufferBytes(fd, SO_SNDBUF),
+              within_host && allowed ? 2 * kBytes : BufferBytes(plain, SO_SNDBUF));
+    EXPECT_EQ(BufferBytes(fd, SO_RCVBUF), BufferBytes(plain, SO_RCVBUF));
     close(fd);
   }
   close(plain);
