@@ -174,6 +174,8 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
   cases.Add("small", 70, 45, 300, 2, {.transpose_b = true, .padding = 1, .beta = 1});
   cases.Add("small", 64, 96, 512, 1, {.alignment_bytes = 256});
   AddRows(cases, 66, 70, 34);
+  // Aligned products enough for the small family's grids of threads.
+  cases.Add("grids", 44, 100, 36, 140, {.beta = 1, .alignment_bytes = 256});
   if (!full) return cases.Take();
 
   AddTransposes(cases, 131, 257, 67);
@@ -181,6 +183,11 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
   AddBatches(cases, 130, 66, 31);
   AddRows(cases, 130, 258, 70);
   cases.Add("rows", 3, 518, 37, 3, {.transpose_a = true});
+  cases.Add("grids", 100, 104, 68, 140, {.alignment_bytes = 256});
+  cases.Add("grids", 41, 200, 40, 270,
+            {.padding = 4, .broadcast_b = true, .alpha = 2, .beta = -1, .alignment_bytes = 256});
+  cases.Add("grids", 90, 300, 8, 132,
+            {.padding = 8, .beta = 3, .c_is_d = true, .alignment_bytes = 16});
   cases.Add("non-finite", 129, 66, 65, 2, {.transpose_b = true, .alpha = 2}, {Fill::kNonFinite});
   cases.Add("prime", 127, 131, 61, 1, {.padding = 7});
   cases.Add("prime", 257, 67, 509, 1, {.transpose_a = true});

@@ -11,9 +11,13 @@
 // Which of the first three runs is no configuration of its own: they sum alike, and what suits a
 // product depends on how many others share the launch.
 //
-// What limits them is shared memory: a warp's 16-byte load takes 4 cycles even where its lanes load
-// the same, so r x c results a thread cost r + c cycles of it for r c / 4 of arithmetic. Larger
-// microtiles are the pipelined family's; here they would leave the device idle.
+// A batch of aligned products that fills the device runs on grids of threads instead, 8 x 8 a
+// thread, whose tiles have any size: small_grid.cuh. A group never does.
+//
+// A warp's loads of 4, 8 and 16 bytes a lane take shared memory 1, 2 and 4 cycles; those of 8 and
+// 16 half as long if each four neighbouring lanes ask for two addresses at most. A warp alone on
+// its scheduler takes about twice its instructions' cycles, so a multiprocessor wants 8 warps and
+// more.
 //
 // Lost (H200, 2026-11-30): 2 x 4 or 4 x 4 a thread for 16 x 32, 4.8 and 7.5 us at 256 cubed against
 // 4.6; no copying warps there, 4.9, but with them 32 x 32 is slower in a full device; 8 x 8 a
@@ -30,6 +34,7 @@
 #include "kernels/cuda_status.h"
 #include "kernels/families/families.h"
 #include "kernels/families/small_gemm.h"
+#include "kernels/families/small_grid.cuh"
 #include "kernels/families/small_shapes.h"
 #include "kernels/families/small_tile.cuh"
 #include "kernels/families/sum_order.h"
@@ -89,6 +94,12 @@ __global__ void __launch_bounds__(kSmallShapes[I].threads(), kSmallShapes[I].blo
   }
   __syncthreads();
   SmallTile<kSmallShapes[I]>(problem, static_cast<int>(blockIdx.x - first_tile), shared);
+}
+
+__global__ void __launch_bounds__(SmallGrid::kMostThreads, 1)
+    SmallOnGrid(const __grid_constant__ SmallGridProblem problem) {
+  extern __shared__ __align__(16) float shared[];
+  SmallGridTile(problem, SharedAddress(shared));
 }
 
 template <int... I>
@@ -155,8 +166,36 @@ SmallProblem MakeProblem(const Problem& problem, const Operands& operands, const
   return g;
 }
 
-// The arguments: for each launch of several problems a table for the device, then for each launch a
-// record for Launch.
+// On a grid of threads there is one problem and one launch, and the problem is all its arguments.
+bool OnGrid(const Plan& plan) { return plan.variant >= kSmallShapeCount; }
+
+// None where one of the shapes is faster.
+SmallGrid GridFor(std::span<const Problem> problems, const DeviceInfo& device,
+                  const Config& config) {
+  if (problems.size() != 1 || config.numerics != NumericsClass::kSequential) return {};
+  const SmallGrid grid = BestSmallGrid(problems[0], device);
+  if (grid.rows == 0 || SmallGridSeconds(problems[0], device, grid) >=
+                            SmallSeconds(problems, device, BestOf(problems, device, config))) {
+    return {};
+  }
+  return grid;
+}
+
+cudaError_t LaunchOnGrid(const Plan& plan, const void* args, cudaStream_t stream) {
+  SmallGridProblem problem;
+  std::memcpy(&problem, args, sizeof(problem));
+  const SmallGrid grid = SmallGrid::Of(plan.variant);
+  const dim3 tiles(static_cast<unsigned>(TilesOf(problem.p.n, grid.tile_n())),
+                   static_cast<unsigned>(TilesOf(problem.p.m, grid.tile_m())),
+                   static_cast<unsigned>(problem.p.batch_count));
+  void* parameters[] = {&problem};
+  return cudaLaunchKernel(reinterpret_cast<const void*>(&SmallOnGrid), tiles,
+                          dim3(static_cast<unsigned>(grid.threads())), parameters,
+                          static_cast<size_t>(grid.shared_bytes()), stream);
+}
+
+// The arguments of shapes: for each launch of several problems a table for the device, then for
+// each launch a record for Launch.
 struct LaunchRecord {
   SmallProblem one;  // with one problem
   int count;
@@ -201,10 +240,18 @@ class Family final : public KernelFamily {
   double ModelSeconds(const Problem& problem, const DeviceInfo& device, int index) const override {
     const Config& config = kConfigs[index];
     const std::span<const Problem> problems(&problem, 1);
-    return SmallSeconds(problems, device, BestOf(problems, device, config));
+    const SmallGrid grid = GridFor(problems, device, config);
+    return grid.rows > 0 ? SmallGridSeconds(problem, device, grid)
+                         : SmallSeconds(problems, device, BestOf(problems, device, config));
   }
 
-  cudaError_t Prepare(const DeviceInfo& /*device*/) const override {
+  cudaError_t Prepare(const DeviceInfo& device) const override {
+    const auto* on_grid = reinterpret_cast<const void*>(&SmallOnGrid);
+    cudaFuncAttributes on_grid_attributes;
+    GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&on_grid_attributes, on_grid));
+    GEMM_RETURN_IF_CUDA_ERROR(
+        cudaFuncSetAttribute(on_grid, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(device.shared_bytes_per_block)));
     for (int shape = 0; shape < kSmallShapeCount; ++shape) {
       for (const void* function : {kOne[shape], kMany[shape]}) {
         cudaFuncAttributes attributes;
@@ -221,6 +268,13 @@ class Family final : public KernelFamily {
                 int config) const override {
     Plan plan;
     plan.config = config;
+    const SmallGrid grid = GridFor(problems, device, kConfigs[config]);
+    if (grid.rows > 0) {
+      plan.variant = grid.variant();
+      plan.launches = 1;
+      plan.args_bytes = sizeof(SmallGridProblem);
+      return plan;
+    }
     plan.variant = BestOf(problems, device, kConfigs[config]);
     ForEachLaunch(problems, kSmallShapes[plan.variant],
                   [&](size_t /*begin*/, size_t /*end*/, int count, int64_t /*tiles*/) {
@@ -234,6 +288,16 @@ class Family final : public KernelFamily {
 
   void Encode(const Plan& plan, std::span<const Problem> problems,
               std::span<const Operands> operands, void* args) const override {
+    if (OnGrid(plan)) {
+      const SmallGrid grid = SmallGrid::Of(plan.variant);
+      SmallGridProblem problem;
+      std::memset(&problem, 0, sizeof(problem));
+      problem.p = MakeStridedGemm<float>(problems[0], operands[0]);
+      problem.rows = grid.rows;
+      problem.columns = grid.columns;
+      std::memcpy(args, &problem, sizeof(problem));
+      return;
+    }
     const Config& config = kConfigs[plan.config];
     const SmallShape& shape = kSmallShapes[plan.variant];
     auto* const base = static_cast<unsigned char*>(args);
@@ -270,6 +334,7 @@ class Family final : public KernelFamily {
 
   cudaError_t Launch(const Plan& plan, const void* args, const void* device_args,
                      void* /*workspace*/, cudaStream_t stream) const override {
+    if (OnGrid(plan)) return LaunchOnGrid(plan, args, stream);
     const SmallShape& shape = kSmallShapes[plan.variant];
     const auto* in = static_cast<const unsigned char*>(args) + plan.device_args_bytes;
     for (int i = 0; i < plan.launches; ++i, in += sizeof(LaunchRecord)) {

@@ -50,6 +50,33 @@ struct alignas(16) SmallProblem {
   bool store_16;  // rows of D, and of C where it is read, are 16-byte aligned
 };
 
+// A grid of threads, 8 x 8 results each, that computes a tile; see small_grid.cuh.
+struct SmallGrid {
+  static constexpr int kSide = 8;
+  static constexpr int kDepth = 32;           // products a stage
+  static constexpr int kPitchA = kDepth + 4;  // floats of a row of A in shared memory
+  static constexpr int kMostThreads = 512;
+
+  int rows = 0;  // 0: no grid
+  int columns = 0;
+
+  // As a plan's variant, beyond those of the shapes.
+  constexpr int variant() const { return rows << 16 | columns; }
+  static constexpr SmallGrid Of(int variant) { return {variant >> 16, variant & 0xffff}; }
+
+  constexpr int tile_m() const { return rows * kSide; }
+  constexpr int tile_n() const { return columns * kSide; }
+  constexpr int threads() const { return (rows * columns + 31) / 32 * 32; }
+  constexpr int shared_bytes() const { return 4 * 2 * (tile_m() * kPitchA + tile_n() * kDepth); }
+};
+
+// A product, or a batch of products, of such tiles.
+struct alignas(16) SmallGridProblem {
+  StridedGemm<float> p;
+  int rows;  // of the grid
+  int columns;
+};
+
 // Many of them: block b belongs to the last problem whose first tile is not beyond b.
 struct SmallGroup {
   const uint32_t* first_tiles;  // ascending; the first is 0

@@ -27,9 +27,9 @@ constexpr Cost kCosts[kSmallShapeCount] = {
     {0.578, 0.413, 90, 1.8e-6, 0.031e-9, 0.1e-9},
 };
 
-// Whether the operand's rows come 16 bytes at a time: its outer index is contiguous, and aligned.
-bool By16(const MatrixLayout& layout, bool outer_contiguous, int64_t batch_count) {
-  return outer_contiguous && layout.alignment_bytes % 16 == 0 && layout.ld % 4 == 0 &&
+// Whether rows come 16 bytes at a time: they lie along the right index, and aligned.
+bool By16(const MatrixLayout& layout, bool along, int64_t batch_count) {
+  return along && layout.alignment_bytes % 16 == 0 && layout.ld % 4 == 0 &&
          (batch_count == 1 || layout.batch_stride % 4 == 0);
 }
 
@@ -107,6 +107,74 @@ int BestSmallShape(std::span<const Problem> problems, const DeviceInfo& device, 
     if (least == 0 || seconds < least) {
       best = shape;
       least = seconds;
+    }
+  }
+  return best;
+}
+
+double SmallGridSeconds(const Problem& problem, const DeviceInfo& device, const SmallGrid& grid) {
+  // NVIDIA H200, 2026-11-30. A warp alone reaches a small part of what several do together.
+  constexpr double kStartSeconds = 2.2e-6;
+  constexpr double kMath = 0.75;
+  constexpr double kHalf = 3.5;  // warps that reach half of it
+  constexpr double kBegin = 8;
+  constexpr int kMostWarps = SmallGrid::kMostThreads / 32;
+  const double multiprocessors = std::max(1, device.multiprocessors);
+  const auto tiles = static_cast<double>(TilesOf(problem.m, grid.tile_m()) *
+                                         TilesOf(problem.n, grid.tile_n()) * problem.batch_count);
+  const double waves = std::ceil(tiles / multiprocessors);
+  const int tile_warps = grid.threads() / 32;
+  const auto places = std::max<double>(
+      1, std::min<size_t>(kMostWarps / tile_warps,
+                          device.shared_bytes_per_multiprocessor / (grid.shared_bytes() + 1024)));
+  const double warps = tile_warps * std::min(waves, places);
+  const TileCost tile{.tile_m = grid.tile_m(), .tile_n = grid.tile_n()};
+  // Lanes without results take their turns too, and large blocks wait longer for their last warp.
+  const double lanes = static_cast<double>(grid.threads()) / (grid.rows * grid.columns);
+  const double waiting = tile_warps > 10 ? 1.05 : 1;
+  return kStartSeconds + ModelResultSeconds(problem, device) +
+         lanes * waiting * waves *
+             ModelTile(problem, device, tile, kMath * warps / (warps + kHalf),
+                       static_cast<double>(problem.k) + kBegin);
+}
+
+SmallGrid BestSmallGrid(const Problem& problem, const DeviceInfo& device) {
+  constexpr int64_t kMost = 512;  // rows and columns
+  constexpr int64_t kMostBatch = 65535;
+  SmallGrid best;
+  const int64_t batch = problem.batch_count;
+  if (!ReadsAB(problem) || IsEmpty(problem) || problem.m > kMost || problem.n > kMost ||
+      problem.n % 4 != 0 || problem.k % 4 != 0 || batch > kMostBatch ||
+      !By16(problem.a, !problem.a.transposed, batch) ||
+      !By16(problem.b, !problem.b.transposed, batch) || !By16(problem.d, true, batch) ||
+      (ReadsC(problem) && !By16(problem.c, true, batch))) {
+    return best;
+  }
+  // Fewer results leave warps alone on their multiprocessors, which is what shapes are for.
+  constexpr int kLeastResults = 64 * 64;  // for each
+  if (static_cast<double>(problem.m * problem.n) * static_cast<double>(batch) <
+      static_cast<double>(kLeastResults) * device.multiprocessors) {
+    return best;
+  }
+  constexpr int kMostTiles = 8;      // each way
+  constexpr int kLeastThreads = 28;  // smaller grids have not been measured
+  double least = 0;
+  // Of equals the one with the longest rows of B.
+  for (int tiles_n = 1; tiles_n <= kMostTiles; ++tiles_n) {
+    for (int tiles_m = 1; tiles_m <= kMostTiles; ++tiles_m) {
+      const auto threads_for = [](int64_t size, int tiles) {
+        return static_cast<int>(TilesOf(TilesOf(size, tiles), SmallGrid::kSide));
+      };
+      const SmallGrid grid{threads_for(problem.m, tiles_m), threads_for(problem.n, tiles_n)};
+      if (grid.rows * grid.columns < kLeastThreads || grid.threads() > SmallGrid::kMostThreads ||
+          static_cast<size_t>(grid.shared_bytes()) > device.shared_bytes_per_block) {
+        continue;
+      }
+      const double seconds = SmallGridSeconds(problem, device, grid);
+      if (best.rows == 0 || seconds < least) {
+        best = grid;
+        least = seconds;
+      }
     }
   }
   return best;

@@ -34,6 +34,11 @@ double SmallSeconds(std::span<const Problem> problems, const DeviceInfo& device,
 int BestSmallShape(std::span<const Problem> problems, const DeviceInfo& device, int first,
                    int count);
 
+// The fastest grid of threads for a problem, or none where its operands are not such as a grid
+// takes; and how long it should take.
+SmallGrid BestSmallGrid(const Problem& problem, const DeviceInfo& device);
+double SmallGridSeconds(const Problem& problem, const DeviceInfo& device, const SmallGrid& grid);
+
 }  // namespace gemm
 
 #endif  // GEMMD_KERNELS_FAMILIES_SMALL_SHAPES_H_

@@ -21,6 +21,11 @@ __device__ __forceinline__ void CopyAsync16(uint32_t to, const float* from, uint
                : "memory");
 }
 
+// All 16 bytes, which takes fewer instructions.
+__device__ __forceinline__ void CopyAsync16(uint32_t to, const float* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+
 // Makes this thread's copies since the last call a group, which may be empty.
 __device__ __forceinline__ void CommitCopies() {
   asm volatile("cp.async.commit_group;" ::: "memory");

@@ -1,5 +1,7 @@
 // The host side of the real families, on machines without a GPU or its driver.
 
+#include "kernels/families/families.h"
+
 #include <gtest/gtest.h>
 
 #include <set>
@@ -9,6 +11,7 @@
 #include "kernels/bench/shape_lists.h"
 #include "kernels/bench/shapes.h"
 #include "kernels/families/simt_family.h"
+#include "kernels/families/small_shapes.h"
 #include "kernels/families/sum_order.h"
 #include "kernels/registry.h"
 #include "kernels/select.h"
@@ -130,6 +133,53 @@ TEST(Families, PlanOneLaunchForAGroup) {
     });
     EXPECT_GT(grouping, 0);
   }
+}
+
+TEST(SmallGrids, AreReachedByTheChecks) {
+  for (CaseSet set : {CaseSet::kQuick, CaseSet::kFull}) {
+    int on_grids = 0;
+    for (const CheckCase& check_case : CheckCases(DType::kF32, set)) {
+      const Plan plan = SmallFamily().MakePlan({&check_case.problem, 1}, H200(), 0);
+      if (plan.variant >= kSmallShapeCount) ++on_grids;
+    }
+    EXPECT_GE(on_grids, set == CaseSet::kQuick ? 2 : 8);
+  }
+}
+
+TEST(SmallGrids, TakeAlignedOperandsAsTheyLie) {
+  const Problem aligned = [] {
+    Problem problem = DenseProblem(DType::kF32, 100, 200, 60, 300);
+    for (MatrixLayout* layout : {&problem.a, &problem.b, &problem.c, &problem.d}) {
+      layout->alignment_bytes = 16;
+    }
+    return problem;
+  }();
+  const SmallGrid grid = BestSmallGrid(aligned, H200());
+  EXPECT_GT(grid.rows * grid.columns, 0);
+  EXPECT_LE(grid.threads(), SmallGrid::kMostThreads);
+  EXPECT_LE(static_cast<size_t>(grid.shared_bytes()), H200().shared_bytes_per_block);
+  EXPECT_EQ(SmallGrid::Of(grid.variant()).rows, grid.rows);
+  EXPECT_EQ(SmallGrid::Of(grid.variant()).columns, grid.columns);
+  const auto without = [&](auto change) {
+    Problem problem = aligned;
+    change(problem);
+    return BestSmallGrid(problem, H200()).rows;
+  };
+  EXPECT_EQ(without([](Problem& p) { p.a.alignment_bytes = 8; }), 0);
+  EXPECT_EQ(without([](Problem& p) { p.a.transposed = true; }), 0);
+  EXPECT_EQ(without([](Problem& p) { p.a.ld += 2; }), 0);
+  EXPECT_EQ(without([](Problem& p) { p.b.transposed = true; }), 0);
+  EXPECT_EQ(without([](Problem& p) { p.b.batch_stride += 1; }), 0);
+  EXPECT_EQ(without([](Problem& p) { p.d.ld += 1; }), 0);
+  EXPECT_EQ(without([](Problem& p) { p.n -= 1; }), 0);
+  EXPECT_EQ(without([](Problem& p) { p.k -= 1; }), 0);
+  EXPECT_EQ(without([](Problem& p) { p.alpha = 0; }), 0);
+  EXPECT_EQ(without([](Problem& p) { p.batch_count = 65536; }), 0);
+  EXPECT_EQ(without([](Problem& p) { p.batch_count = 3; }), 0);
+  // C counts where it is read, and m may be odd.
+  EXPECT_GT(without([](Problem& p) { p.c.ld += 1; }), 0);
+  EXPECT_EQ(without([](Problem& p) { p.beta = 1, p.c.ld += 1; }), 0);
+  EXPECT_GT(without([](Problem& p) { p.m -= 1; }), 0);
 }
 
 // Chunks cost workspace; large batches go in rounds instead of growing it.
