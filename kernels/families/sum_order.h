@@ -10,19 +10,18 @@
 //                      the device would stand half idle: four warps share a tile.
 //   chunked_quarters   k in chunks, each summed in quarters; the chunks are added in order. For
 //                      results smaller still against a long k: blocks share a tile.
-//   stream_k           the result in tiles of 128 x 256, of which 132 workers sum one each at a
-//   time,
-//                      sequentially. The last tiles, too few for all workers, are laid end to end
-//                      along k and dealt out in equal shares: where one share ends inside a tile,
-//                      its sum is cut. The parts are added in order. For results of so few tiles
-//                      that a last wave would cost.
+//   stream_k           the result in tiles of 128 x 256, of which 132 workers sum one each at
+//                      a time, sequentially. The last tiles, too few for all workers, are laid
+//                      end to end along k and dealt out in equal shares: where one share ends
+//                      inside a tile, its sum is cut. The parts are added in order. For results
+//                      of so few tiles that a last wave would cost.
 //   chunked_lanes      k in chunks, each shared out in blocks of 32 products to 8 warps, whose
-//   lanes
-//                      (4 up to 16 rows or columns, 2 up to 32, 1 beyond) take four products each
-//                      in turn. Lanes are added as a warp's shuffles do (lane i and i + 2, then 1),
-//                      the warps in order, the chunks in order. Beyond 16 rows or columns, strips of
-//                      64 that fill whole waves may be one chunk. For at most 40 rows or columns,
-//                      and for results up to 64 x 64 with k from 32768 on.
+//                      lanes (4 up to 16 rows or columns, 2 up to 32, 1 beyond) take four
+//                      products each in turn. Lanes are added as a warp's shuffles do (lane i
+//                      and i + 2, then 1), the warps in order, the chunks in order. Beyond 16
+//                      rows or columns, strips of 64 that fill whole waves may be one chunk. For
+//                      at most 40 rows or columns, and for results up to 64 x 64 with k from
+//                      32768 on.
 //
 // Within a quarter, part or lane: acc = 0; for its l ascending: acc = fma(a, b, acc). Lanes go on
 // to the end of the block, or of its half of 16 beyond 32 rows, with products 0 * 0.
