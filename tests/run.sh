@@ -5,7 +5,7 @@
 #
 #   --gpu         also the tests that need a GPU
 #   --full        also the long ones: address and undefined-behaviour sanitizers on everything, the
-#                 thread sanitizer on what links no gRPC, fuzzing, clang-tidy on every file, a soak,
+#                 thread sanitizer on what it can judge, fuzzing, clang-tidy on every file, a soak,
 #                 the bundle and the container image
 #   --no-install  expect everything to be installed
 #
@@ -96,7 +96,7 @@ if [[ ${install} == yes ]]; then
 fi
 required "Python environment" make_venv
 required "Build (dev)" build dev
-checked "Unit tests" run_tests dev '^unit$'
+checked "Unit tests" run_tests dev '^unit'
 checked "End-to-end tests" run_tests dev '^e2e$'
 if [[ ${gpu} == yes ]]; then
   checked "GPU tests" run_tests dev '^gpu$'
@@ -104,14 +104,14 @@ fi
 
 if [[ ${full} == yes ]]; then
   if stage "Build (asan)" build asan; then
-    checked "Unit tests, address and UB sanitizers" run_sanitized asan '^unit$'
+    checked "Unit tests, address and UB sanitizers" run_sanitized asan '^unit'
     checked "End-to-end tests, address and UB sanitizers" run_sanitized asan '^e2e$'
     if [[ -x build/asan/bin/decode_fuzz ]]; then
       checked "Fuzz the decoder" build/asan/bin/decode_fuzz 60
     fi
   fi
   if stage "Build (tsan)" build tsan; then
-    checked "Tests without gRPC, thread sanitizer" run_sanitized tsan '^nogrpc$'
+    checked "Unit tests, thread sanitizer" run_sanitized tsan '^unit-tsan$'
   fi
   checked "clang-tidy" tests/tidy.sh
   checked "Build (rpc_floor, for the tests of links)" cmake --build --preset dev --target rpc_floor

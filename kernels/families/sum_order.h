@@ -205,12 +205,12 @@ struct LaneOrder {
         const auto blocks = static_cast<double>((strips - whole) * count);
         const double waves =
             few_rows ? std::max(1.0, blocks / 120) : std::ceil(blocks / kMultiprocessors);
-        const double time =
-            static_cast<double>(whole / kMultiprocessors) * (static_cast<double>(k) + begin) +
-            waves * (static_cast<double>(length) + begin) +
-            (count > 2 || (count > 1 && whole > 0) ? second_pass
-             : count > 1                           ? cluster
-                                                   : 0);
+        const int64_t whole_waves = whole / kMultiprocessors;
+        const double time = static_cast<double>(whole_waves) * (static_cast<double>(k) + begin) +
+                            waves * (static_cast<double>(length) + begin) +
+                            (count > 2 || (count > 1 && whole > 0) ? second_pass
+                             : count > 1                           ? cluster
+                                                                   : 0);
         if (chunk_length == 0 || time < least) {
           whole_strips = whole;
           chunks = count;

@@ -315,8 +315,9 @@ TEST(SumOrder, LeavesLanesOfWholeWavesUncut) {
   EXPECT_EQ(order(35, 8457, 4096).LengthAt(132, 4096), 512);
   EXPECT_EQ(order(32, 14336, 4096).whole_strips, 132);
   EXPECT_EQ(order(32, 4096, 4096).whole_strips, 0);
-  EXPECT_EQ(order(32, 132 * 64, 4096).whole_strips, 0);
-  EXPECT_EQ(order(32, 132 * 64, 4096).chunks, 1);
+  // One wave of strips of 64.
+  EXPECT_EQ(order(32, 8448, 4096).whole_strips, 0);
+  EXPECT_EQ(order(32, 8448, 4096).chunks, 1);
   EXPECT_EQ(order(8, 14336, 4096).whole_strips, 0);
 }
 
