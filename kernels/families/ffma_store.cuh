@@ -60,8 +60,19 @@ __device__ __forceinline__ void FfmaStoreWhole(
   }
 }
 
-// The results of a thread whose first is (row, column), in any case. Rows take turns in the place
-// of the first: unrolled, this would be 90 KB of code that every tile fetches anew.
+// Moves a thread's rows up by one. Rows that take turns in the place of the first are stored by one
+// piece of code: unrolled, it would be 90 KB that every tile fetches anew.
+template <FfmaKernel kKernel>
+__device__ __forceinline__ void FfmaNextRow(
+    float (&sum)[kKernel.shape.rows][kKernel.shape.columns]) {
+#pragma unroll
+  for (int r = 0; r + 1 < kKernel.shape.rows; ++r) {
+#pragma unroll
+    for (int j = 0; j < kKernel.shape.columns; ++j) sum[r][j] = sum[r + 1][j];
+  }
+}
+
+// The results of a thread whose first is (row, column), in any case.
 template <FfmaKernel kKernel>
 __device__ __forceinline__ void FfmaStoreInside(
     const FfmaGemm& g, int64_t batch, int64_t row, int64_t column,
@@ -76,11 +87,7 @@ __device__ __forceinline__ void FfmaStoreInside(
           make_float4(sum[0][4 * q], sum[0][4 * q + 1], sum[0][4 * q + 2], sum[0][4 * q + 3]));
     }
     row += i % 4 != 3 ? 1 : Layout::kRowGroup - 3;
-#pragma unroll
-    for (int r = 0; r + 1 < Layout::kRows; ++r) {
-#pragma unroll
-      for (int j = 0; j < Layout::kColumns; ++j) sum[r][j] = sum[r + 1][j];
-    }
+    FfmaNextRow<kKernel>(sum);
   }
 }
 
@@ -123,11 +130,7 @@ __device__ __forceinline__ void FfmaStoreStaged(
     }
     __syncwarp();
     row += i % 4 != 3 ? 1 : Layout::kRowGroup - 3;
-#pragma unroll
-    for (int r = 0; r + 1 < Layout::kRows; ++r) {
-#pragma unroll
-      for (int j = 0; j < Layout::kColumns; ++j) sum[r][j] = sum[r + 1][j];
-    }
+    FfmaNextRow<kKernel>(sum);
   }
 }
 
