@@ -25,10 +25,10 @@ struct PerfSetting {
   absl::Duration warmup;
   bool by_panels = false;  // products go in panels, over the channels of one client
   std::vector<MixShape> shapes;
-
-  int channels() const { return by_panels ? load.client.channels : load.channels; }
   std::vector<Explanation> explanations;  // of each shape
   int64_t check_calls = 0;                // made before the first load point
+
+  int channels() const { return by_panels ? load.client.channels : load.channels; }
 };
 
 struct PerfPoint {
