@@ -1,5 +1,6 @@
 """Fixtures of the Python client's tests. They drive the real gemmd through tests/e2e/harness.py."""
 
+import gc
 import pathlib
 import sys
 
@@ -12,14 +13,15 @@ import gemmd
 
 
 @pytest.fixture(scope="module")
-def _module_server():
-    with harness.running_server() as server:
+def _module_server(request):
+    with harness.running_server(*getattr(request.module, "SERVER_FLAGS", ())) as server:
         yield server
 
 
 @pytest.fixture
 def server(_module_server):
-    """A server shared by the tests of a file. After each test it must still work."""
+    """A server shared by the tests of a file, with the flags that the file has in SERVER_FLAGS. After
+    each test it must still work."""
     yield _module_server
     _module_server.check_alive()
 
@@ -28,10 +30,4 @@ def server(_module_server):
 def client(server):
     with gemmd.Client(server.address) as client:
         yield client
-
-
-@pytest.fixture(scope="module")
-def small_messages():
-    """A server whose messages are small, so that everything takes several."""
-    with harness.running_server("--message-limit=1MiB") as server:
-        yield server
+        gc.collect()  # The test's handles go before the client does.

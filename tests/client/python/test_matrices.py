@@ -1,7 +1,6 @@
 """Matrices that stay on the server: what is put there comes back, and is an operand wherever an
 array is."""
 
-import gc
 import itertools
 
 import numpy as np
@@ -13,12 +12,8 @@ import gemmd
 from gemmd import _contract
 
 
-@pytest.fixture
-def client(small_messages):
-    with gemmd.Client(small_messages.address) as client:
-        yield client
-        gc.collect()
-    small_messages.check_alive()
+# So small that everything takes several messages.
+SERVER_FLAGS = ["--message-limit=1MiB"]
 
 
 def calls_of(client, monkeypatch):

@@ -11,20 +11,13 @@ import pytest
 from fake_server import refuse, store_server
 from harness import MIB, reals, running_server, small_integers, wait_until
 from test_concurrency import run_python
+from test_matrix_lives import names
 
 import gemmd
 
 
-@pytest.fixture
-def client(small_messages):
-    with gemmd.Client(small_messages.address) as client:
-        yield client
-        gc.collect()
-    small_messages.check_alive()
-
-
-def names(client):
-    return [info.name for info in client.matrices()]
+# So small that everything takes several messages.
+SERVER_FLAGS = ["--message-limit=1MiB"]
 
 
 # Uploads that break off.

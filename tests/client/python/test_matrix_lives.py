@@ -10,12 +10,8 @@ from harness import running_server, small_integers, wait_until
 import gemmd
 
 
-@pytest.fixture
-def client(small_messages):
-    with gemmd.Client(small_messages.address) as client:
-        yield client
-        gc.collect()
-    small_messages.check_alive()
+# So small that everything takes several messages.
+SERVER_FLAGS = ["--message-limit=1MiB"]
 
 
 def names(client):
@@ -42,12 +38,12 @@ def test_without_a_name_it_lives_as_long_as_its_handles(client):
     wait_until(lambda: names(client) == [], "the result to go")
 
 
-def test_with_a_name_it_stays(client, small_messages):
+def test_with_a_name_it_stays(client, server):
     array = small_integers(1, 6, 5)
     client.put(array, name="weights")
     client.matmul(array, array.T, keep="gram")
     gc.collect()
-    with gemmd.Client(small_messages.address) as other:
+    with gemmd.Client(server.address) as other:
         assert names(other) == ["gram", "weights"]
         with other.get_matrix("weights") as weights, other.get_matrix("gram") as gram:
             assert weights.shape == (6, 5) and weights.dtype == np.float32
@@ -55,14 +51,14 @@ def test_with_a_name_it_stays(client, small_messages):
     assert names(client) == []
 
 
-def test_close_deletes(small_messages):
-    client = gemmd.Client(small_messages.address)
+def test_close_deletes(server):
+    client = gemmd.Client(server.address)
     unnamed = [client.put(small_integers(1, 6, 5)) for _ in range(20)]
     client.put(small_integers(1, 6, 5), name="stays")
     client.close()
     with pytest.raises(gemmd.Cancelled):
         unnamed[0].get()
-    with gemmd.Client(small_messages.address) as other:
+    with gemmd.Client(server.address) as other:
         assert names(other) == ["stays"]
         other.get_matrix("stays").delete()
 
