@@ -162,6 +162,52 @@ TEST_F(LargeProductTest, FailsAsItsFirstPanelThatFails) {
   EXPECT_EQ(MatricesThatStay(), 0);
 }
 
+grpc::Status Full() {
+  return DetailedStatus(grpc::StatusCode::UNAVAILABLE, "full", "MEMORY_FULL", "", 1);
+}
+
+TEST_F(LargeProductTest, MakesFewerCallsAtOnceWhereTheServerIsFull) {
+  // Of the first three, which are under way at once, one is taken.
+  const Client client = ConnectTo(server_.address(), {.max_retries = 0, .channels = 3});
+  std::atomic<int> refused = 0;
+  server_.OnCall("Multiply", 1, [&refused] {
+    const absl::Time give_up = absl::Now() + absl::Seconds(10);
+    while (refused < 2 && absl::Now() < give_up) absl::SleepFor(absl::Milliseconds(1));
+    return grpc::Status::OK;
+  });
+  for (int i = 2; i <= 3; ++i) {
+    server_.OnCall("Multiply", i, [&refused] {
+      ++refused;
+      return Full();
+    });
+  }
+  const absl::StatusOr<MultiplyReport> report = client.Multiply(Args());
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(refused, 2);
+  EXPECT_EQ(Wrong(kN, [this](int64_t i, int64_t j) { return Product(i, j); }), 0);
+}
+
+TEST_F(LargeProductTest, TheLastOfItsCallsHasTheServerToItself) {
+  const Client client = ConnectTo(server_.address(), {.max_retries = 0, .channels = 3});
+  std::atomic<int> arrived = 0;
+  const auto refuse_together = [&arrived] {
+    ++arrived;
+    const absl::Time give_up = absl::Now() + absl::Seconds(10);
+    while (arrived < 3 && absl::Now() < give_up) absl::SleepFor(absl::Milliseconds(1));
+    return Full();
+  };
+  for (int i = 1; i <= 3; ++i) server_.OnCall("Multiply", i, refuse_together);
+  const absl::StatusOr<MultiplyReport> report = client.Multiply(Args());
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(Wrong(kN, [this](int64_t i, int64_t j) { return Product(i, j); }), 0);
+
+  // And when even that is too much, the product fails.
+  for (int i = 1; i <= 4; ++i) server_.OnCall("Multiply", i, Full);
+  const absl::Status failed = client.Multiply(Args()).status();
+  EXPECT_EQ(GetErrorDetail(failed).value_or(ErrorDetail{}).reason, "MEMORY_FULL");
+  EXPECT_EQ(MatricesThatStay(), 0);
+}
+
 TEST_F(LargeProductTest, BeginsAgainWhenTheServerHasForgottenB) {
   server_.OnCall("Multiply", 2, [this] {
     server_.ForgetMatrices();

@@ -1,11 +1,13 @@
 #include "client/cpp/internal/panels.h"
 
 #include <algorithm>
+#include <optional>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "client/cpp/internal/error.h"
 #include "gemm/v1/gemm.pb.h"
+#include "gemmd/error_detail.h"
 
 namespace gemm::client {
 namespace {
@@ -17,6 +19,73 @@ constexpr uint64_t kDescriptionBytes = 4096;
 constexpr int64_t kSurelyFits = 1 << 20;
 
 absl::Status Cancelled() { return absl::CancelledError("the caller cancelled the call"); }
+
+// Whether the server said to come back: it has no room for so many calls at once.
+bool IsFull(const absl::Status& status) {
+  const std::optional<ErrorDetail> detail = GetErrorDetail(status);
+  return absl::IsUnavailable(status) && detail && detail->retry_delay;
+}
+
+// Hands the panels of one Move out to the threads that work on it. Thread-safe.
+class PanelLine {
+ public:
+  PanelLine(int64_t panels, int64_t threads) : panels_(panels), at_work_(threads) {}
+
+  struct Turn {
+    int64_t panel = 0;
+    bool alone = false;  // no other thread was at work any more when it began
+  };
+
+  // The next one, or nothing: the thread is not at work any more.
+  std::optional<Turn> Take();
+
+  // Its call has failed, after its own retries. False: the thread is not at work any more. One that
+  // found the server full leaves its panel to the others, and the last one tries it alone.
+  bool GiveUp(const Turn& turn, const absl::Status& status);
+
+  absl::Status status() const;
+
+ private:
+  const int64_t panels_;
+  mutable absl::Mutex mutex_;
+  int64_t begun_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<int64_t> left_ ABSL_GUARDED_BY(mutex_);  // of those begun, for another turn
+  int64_t at_work_ ABSL_GUARDED_BY(mutex_);
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+};
+
+std::optional<PanelLine::Turn> PanelLine::Take() {
+  absl::MutexLock lock(&mutex_);
+  Turn turn{.alone = at_work_ == 1};
+  if (status_.ok() && !left_.empty()) {
+    turn.panel = left_.back();
+    left_.pop_back();
+    return turn;
+  }
+  if (status_.ok() && begun_ < panels_) {
+    turn.panel = begun_++;
+    return turn;
+  }
+  --at_work_;
+  return std::nullopt;
+}
+
+bool PanelLine::GiveUp(const Turn& turn, const absl::Status& status) {
+  absl::MutexLock lock(&mutex_);
+  if (IsFull(status) && !turn.alone) {
+    left_.push_back(turn.panel);
+    if (at_work_ == 1) return true;
+  } else {
+    status_.Update(status);
+  }
+  --at_work_;
+  return false;
+}
+
+absl::Status PanelLine::status() const {
+  absl::MutexLock lock(&mutex_);
+  return status_;
+}
 
 }  // namespace
 
@@ -61,44 +130,36 @@ absl::Status Panels::Move(const Rows& rows, const OnTransfer& on_transfer, MoveP
   const int64_t panels = (rows.count + *step - 1) / *step;
   const int64_t cancels = calls_.cancels();
 
-  struct {
-    absl::Mutex mutex;
-    int64_t begun ABSL_GUARDED_BY(mutex) = 0;
-    absl::Status status ABSL_GUARDED_BY(mutex);
-    absl::Mutex telling;
-    uint64_t done_bytes ABSL_GUARDED_BY(telling) = 0;
-  } shared;
+  const int64_t threads_at_work =
+      std::max<int64_t>(std::min<int64_t>(options_.channels, panels), 1);
+  PanelLine line(panels, threads_at_work);
+  absl::Mutex telling;
+  uint64_t done_bytes = 0;  // guarded by telling
   const auto drain = [&](const Connection& connection) {
-    for (;;) {
-      int64_t begin = 0;
-      {
-        absl::MutexLock lock(&shared.mutex);
-        if (shared.begun == panels || !shared.status.ok()) return;
-        begin = *step * shared.begun++;
-      }
+    while (const std::optional<PanelLine::Turn> turn = line.Take()) {
+      const int64_t begin = *step * turn->panel;
       const int64_t count = std::min(*step, rows.count - begin);
       const absl::Status status =
           calls_.cancels() == cancels ? move(connection, begin, count) : Cancelled();
       if (!status.ok()) {
-        absl::MutexLock lock(&shared.mutex);
-        shared.status.Update(status);
+        if (line.GiveUp(*turn, status)) continue;
         return;
       }
       if (!on_transfer) continue;
-      absl::MutexLock lock(&shared.telling);
-      shared.done_bytes += static_cast<uint64_t>(count * rows.bytes);
-      on_transfer(shared.done_bytes, static_cast<uint64_t>(rows.count * rows.bytes));
+      absl::MutexLock lock(&telling);
+      done_bytes += static_cast<uint64_t>(count * rows.bytes);
+      on_transfer(done_bytes, static_cast<uint64_t>(rows.count * rows.bytes));
     }
   };
   std::vector<std::thread> threads;
-  for (int i = 1; i < std::min<int64_t>(options_.channels, panels); ++i) {
+  for (int i = 1; i < threads_at_work; ++i) {
     threads.emplace_back([&drain, &channel = Channel(i)] { drain(channel); });
   }
   drain(first_);
   for (std::thread& thread : threads) thread.join();
-  absl::MutexLock lock(&shared.mutex);
-  if (absl::IsResourceExhausted(shared.status)) server_limit_bytes_ = 0;  // perhaps another server
-  return shared.status;
+  absl::Status status = line.status();
+  if (absl::IsResourceExhausted(status)) server_limit_bytes_ = 0;  // perhaps another server
+  return status;
 }
 
 }  // namespace gemm::client

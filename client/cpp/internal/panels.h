@@ -37,7 +37,8 @@ class Panels {
   using MovePanel =
       absl::FunctionRef<absl::Status(const Connection&, int64_t begin, int64_t count)>;
 
-  // All of `rows`. After the first failure none begins.
+  // All of `rows`, over fewer connections where the server has no room for so many calls at once.
+  // After the first failure none begins.
   absl::Status Move(const Rows& rows, const OnTransfer& on_transfer, MovePanel move);
 
  private:

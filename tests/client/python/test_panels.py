@@ -68,6 +68,12 @@ def test_where_there_is_no_room_for_panels_it_is_one_message():
         result = client.matmul_result(a, b)
         np.testing.assert_array_equal(result.array, a @ b)
         assert len(result.reports) == 1
+    with running_server("--matrix-memory=30MiB") as server, gemmd.Client(server.address) as client:
+        for in_the_way in (True, False):
+            with client.put(small_integers(3, 2048 if in_the_way else 1, 1024)):
+                result = client.matmul_result(a, b)
+            np.testing.assert_array_equal(result.array, a @ b)
+            assert (result.reports[0].request_bytes > b.nbytes) == in_the_way
 
     def keep_none(name, _request, context, _count):
         if name == "CreateMatrix":
@@ -239,6 +245,46 @@ def test_a_failure_ends_the_product():
             assert store.calls("Multiply") == at_once  # The others were given up, and none begun.
             gate.set()
         assert store.matrices == {}
+
+
+def full_at(numbers, at_once):
+    """Refuses those Multiply calls, `at_once` of them together."""
+    together = threading.Barrier(at_once)
+
+    def interfere(name, _request, context, count):
+        if name == "Multiply" and count in numbers:
+            together.wait(PATIENCE)
+            refuse(context, grpc.StatusCode.UNAVAILABLE, "full", "MEMORY_FULL", retry_delay=0.001)
+
+    return interfere
+
+
+def test_fewer_calls_at_once_where_the_server_is_full():
+    a, b = small_integers(1, 1500, 700), small_integers(2, 700, 900)
+    width = 2 * CALLS_PER_CHANNEL
+    options = {"message_limit_bytes": MIB, "channels": 2, "max_retries": 0}
+    # All but one, and all: the last has the server to itself.
+    for refused in (width - 1, width):
+        with store_server(full_at(range(refused), refused)) as store:
+            with gemmd.Client(store.address, **options) as client:
+                np.testing.assert_array_equal(client.matmul(a, b), a @ b)
+    # When even that is too much, the product fails.
+    with store_server(full_at(range(width + 1), 1)) as store:
+        with gemmd.Client(store.address, **options) as client:
+            with pytest.raises(gemmd.Unavailable, match="full"):
+                client.matmul(a, b)
+        assert store.calls("Multiply") <= width + 1
+        assert store.matrices == {}
+
+
+def test_a_product_needs_no_more_than_the_server_has():
+    """A whole product's calls at once would need several times that."""
+    a, b = small_integers(1, 3000, 1000), small_integers(2, 1000, 3000)
+    with running_server("--message-limit=4MiB", "--host-memory=8MiB") as server:
+        with gemmd.Client(server.address) as client:
+            for _ in range(2):
+                np.testing.assert_array_equal(client.matmul(a, b), a @ b)
+        assert server.metric("gemmd_refused_total", reason="MEMORY_FULL") > 0
 
 
 def test_a_server_that_loses_the_matrix_meanwhile():

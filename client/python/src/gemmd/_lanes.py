@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from gemmd._retry import Deadline
 from gemmd._transport import CallGroup, Transport
-from gemmd.errors import GemmdError
+from gemmd.errors import GemmdError, Unavailable
 
 Task = TypeVar("Task")
 
@@ -65,7 +66,10 @@ class Lanes:
         return Lane(self._transport, self._make_deadline)
 
     def run(self, work: Callable[[Task, Lane], None], tasks: Sequence[Task]) -> None:
-        """`work` on each task. Raises the first failure, when no thread is working any more."""
+        """`work` on each task. Raises the first failure, when no thread is working any more.
+
+        A server that is full may have no room for so many calls at once: a thread that finds it so,
+        after the call's own retries, leaves the task to the others, and the last tries it alone."""
         self._transport.check_process()
         width = min(self._channels * CALLS_PER_CHANNEL, len(tasks))
         if width <= 1:
@@ -76,21 +80,32 @@ class Lanes:
 
         group = CallGroup()
         lock = threading.Lock()
-        waiting = iter(tasks)  # guarded by lock, as is failures
+        waiting = collections.deque(tasks)  # guarded by lock, as is failures
         failures: list[BaseException] = []
         working = width  # guarded by lock
+        at_work = width  # those that will look for a task again; guarded by lock
         finished = threading.Event()
 
         def drain(number: int) -> None:
-            nonlocal working
+            nonlocal at_work, working
             lane = Lane(self._transport, self._make_deadline, number % self._channels, group)
             try:
                 while not group.given_up.is_set():
                     with lock:
-                        task = next(waiting, None)
-                    if task is None:
-                        return
-                    work(task, lane)
+                        if not waiting:
+                            at_work -= 1
+                            return
+                        task, alone = waiting.popleft(), at_work == 1
+                    try:
+                        work(task, lane)
+                    except Unavailable as failure:
+                        if failure.retry_delay is None or alone:
+                            raise
+                        with lock:
+                            waiting.append(task)
+                            if at_work > 1:
+                                at_work -= 1
+                                return
             except BaseException as failure:
                 with lock:
                     failures.append(failure)

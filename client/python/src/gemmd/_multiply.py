@@ -20,7 +20,13 @@ from gemmd._panels import cut, panel_rows
 from gemmd._payload import Array, stored_form
 from gemmd._plan import bytes_of_call, is_shared, make_plan
 from gemmd._session import Session
-from gemmd.errors import GemmdError, InvalidArgument, ResourceExhausted, Unimplemented
+from gemmd.errors import (
+    GemmdError,
+    InvalidArgument,
+    ResourceExhausted,
+    Unavailable,
+    Unimplemented,
+)
 from gemmd.matrix import Matrix, Stored
 from gemmd.results import Report
 
@@ -63,10 +69,11 @@ class Multiplier:
         if plan is None or sum(bytes_of_call(operands, len(operands.batch))) > whole:
             try:
                 return self._by_panels(operands, terms, panel_lanes, limit, out, progress)
-            except (ResourceExhausted, Unimplemented):
-                if plan is None:
+            except (ResourceExhausted, Unimplemented, Unavailable) as error:
+                # No room for b, ever or now, or a server that keeps no matrices.
+                full = error.reason == "MEMORY_FULL" or not isinstance(error, Unavailable)
+                if plan is None or not full:
                     raise
-                # No room for b, say, or a server that keeps no matrices.
         lane = lanes.single()
         reports = []
         if plan.calls == 1:
