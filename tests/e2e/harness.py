@@ -31,6 +31,9 @@ PATIENCE = 60.0  # seconds that anything may take that should take far less; sca
 if SANITIZED:
     PATIENCE *= 4
 
+# For a server whose calls in flight are to end by themselves, however busy the machine is.
+PATIENT_DRAIN = f"--drain-timeout={PATIENCE:.0f}s"
+
 MIB = 1 << 20
 MULTIPLY = "/gemm.v1.GemmService/Multiply"
 

@@ -11,6 +11,7 @@ import numpy as np
 from harness import (
     MIB,
     PATIENCE,
+    PATIENT_DRAIN,
     failure_of,
     gemm_pb2,
     gemm_pb2_grpc,
@@ -233,7 +234,7 @@ def test_none_outlives_the_server():
 
 
 def test_a_draining_server_refuses_matrices_too():
-    with running_server("--drain-window=0s") as server:
+    with running_server("--drain-window=0s", PATIENT_DRAIN) as server:
         a = small_integers(1, 2500, 2500)
         name = put(server.stub, a)
         request = product((2500, 2500, 2500), rows_of(name), rows_of(name), result="d")

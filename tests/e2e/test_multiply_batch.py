@@ -15,6 +15,7 @@ from harness import (
     DEVICE,
     MIB,
     PATIENCE,
+    PATIENT_DRAIN,
     failure_of,
     gemm_pb2,
     gemm_pb2_grpc,
@@ -337,7 +338,7 @@ def test_deadlines_and_cancelled_callers():
 
 @needs_a_slow_device
 def test_sigterm_finishes_what_is_in_flight():
-    with running_server() as server:
+    with running_server(PATIENT_DRAIN) as server:
         call = server.stub.MultiplyBatch.future(slow_batch(2), timeout=PATIENCE)
         wait_until(lambda: server.metric("gemmd_budget_used_bytes", pool="host") > 0, "the products")
         server.terminate()

@@ -21,6 +21,7 @@ from harness import (
     DEVICE,
     MIB,
     PATIENCE,
+    PATIENT_DRAIN,
     clean_environment,
     failure_of,
     gemm_pb2,
@@ -499,7 +500,7 @@ def slow_request(server, seconds):
 
 
 def test_sigterm_finishes_what_is_in_flight():
-    with running_server() as server:
+    with running_server(PATIENT_DRAIN) as server:
         request = slow_request(server, 2)
         call = server.stub.Multiply.future(request, timeout=PATIENCE)
         wait_until(lambda: server.metric("gemmd_budget_used_bytes", pool="host") > 0, "the product")
@@ -509,7 +510,7 @@ def test_sigterm_finishes_what_is_in_flight():
 
 
 def test_new_calls_while_draining_get_a_reason():
-    with running_server() as server:
+    with running_server(PATIENT_DRAIN) as server:
         call = server.stub.Multiply.future(slow_request(server, 2), timeout=PATIENCE)
         wait_until(lambda: server.metric("gemmd_budget_used_bytes", pool="host") > 0, "the product")
         server.terminate()
