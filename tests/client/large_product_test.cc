@@ -140,6 +140,23 @@ TEST_F(LargeProductTest, PutsBForTheTimeBeing) {
   EXPECT_EQ(MatricesThatStay(), 0);
 }
 
+// As long as a call may take, and some minutes.
+TEST_F(LargeProductTest, WhatACallerLeavesThatDiesIsGoneSoon) {
+  const auto life_of_b = [this](absl::Duration timeout) {
+    const Client client = ConnectTo(server_.address(), {.timeout = timeout});
+    absl::Duration life;
+    server_.OnCall("Multiply", 1, [this, &life] {
+      const auto matrices = client_.ListMatrices();
+      if (matrices.ok() && matrices->size() == 1) life = matrices->front().time_to_live;
+      return grpc::Status::OK;
+    });
+    EXPECT_TRUE(client.Multiply(Args()).ok());
+    return life;
+  };
+  EXPECT_EQ(life_of_b(absl::Seconds(30)), absl::Seconds(330));
+  EXPECT_EQ(life_of_b(absl::InfiniteDuration()), absl::Hours(1));  // the server's limit
+}
+
 TEST_F(LargeProductTest, ThePanelsOfAMatrixOnTheServerAreRowsOfIt) {
   std::vector<float> long_a = Numbers(kK, 9);  // a row that is not multiplied
   long_a.insert(long_a.end(), a_.begin(), a_.end());

@@ -97,7 +97,8 @@ class Client {
   // over all panels, which overlap; after a failure some rows of D may be written. In one message,
   // and refused if that is too large, go those of which rows cannot be had so (a batch, a
   // transposed A), those whose result stays on the server, those whose D lies in the memory of an
-  // operand, and those for whose B the server has no room at present.
+  // operand, and those for whose B the server has no room at present. Of a process that dies
+  // meanwhile B stays on the server until nothing has used it for the timeout and five minutes.
   template <typename T>
   absl::StatusOr<MultiplyReport> Multiply(const MultiplyArgs<T>& args) const;
 

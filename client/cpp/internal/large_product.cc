@@ -102,10 +102,13 @@ absl::StatusOr<MultiplyReport> LargeProducts::Multiply(const CheckedProduct& pro
 }
 
 absl::StatusOr<MultiplyReport> LargeProducts::PutB(CheckedProduct product) {
+  const absl::StatusOr<absl::Duration> life = panels_.TemporaryLife();
+  if (!life.ok()) return life.status();
   const CheckedPut put{.matrix = {.name = NewMatrixName(),
                                   .element_type = product.element_type,
                                   .rows = product.b.rows,
-                                  .columns = product.b.row_bytes / product.element_bytes},
+                                  .columns = product.b.row_bytes / product.element_bytes,
+                                  .time_to_live = *life},
                        .source = product.b,
                        .name_is_new = true};
   const absl::Status there = matrices_.Put(put, /*exist_ok=*/false, {}).status();

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "client/cpp/internal/conversions.h"
 #include "client/cpp/internal/error.h"
 #include "gemm/v1/gemm.pb.h"
 #include "gemmd/error_detail.h"
@@ -17,6 +18,9 @@ constexpr uint64_t kDescriptionBytes = 4096;
 
 // Less than any server's message limit; not worth a question.
 constexpr int64_t kSurelyFits = 1 << 20;
+
+// In addition to the time that a call may take.
+constexpr absl::Duration kTemporaryLife = absl::Minutes(5);
 
 absl::Status Cancelled() { return absl::CancelledError("the caller cancelled the call"); }
 
@@ -101,16 +105,34 @@ const Connection& Panels::Channel(int index) {
   return *more_[index - 1];
 }
 
+absl::StatusOr<ServerInfo> Panels::AskServer() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (server_) return *server_;
+  }
+  const auto info = calls_.CallMessage<v1::GetServerInfoReply>(
+      first_, "/gemm.v1.GemmService/GetServerInfo", v1::GetServerInfoRequest());
+  if (!info.ok()) return info.status();
+  absl::MutexLock lock(&mutex_);
+  server_ = FromProto(*info);
+  return *server_;
+}
+
+absl::StatusOr<absl::Duration> Panels::TemporaryLife() {
+  const absl::StatusOr<ServerInfo> server = AskServer();
+  if (!server.ok()) return server.status();
+  return std::min(options_.timeout + kTemporaryLife, server->time_to_live_limit);
+}
+
 absl::StatusOr<int64_t> Panels::RowsOfPanel(const Rows& rows) {
   uint64_t limit_bytes = options_.message_limit_bytes;
   if (rows.count * rows.bytes > kSurelyFits) {
-    if (server_limit_bytes_ == 0) {
-      const auto info = calls_.CallMessage<v1::GetServerInfoReply>(
-          first_, "/gemm.v1.GemmService/GetServerInfo", v1::GetServerInfoRequest());
-      if (!info.ok()) return info.status();
-      server_limit_bytes_ = info->message_limit_bytes();
+    const absl::StatusOr<ServerInfo> server = AskServer();
+    if (!server.ok()) return server.status();
+    // 0: it does not say.
+    if (server->message_limit_bytes > 0) {
+      limit_bytes = std::min(limit_bytes, server->message_limit_bytes);
     }
-    if (server_limit_bytes_ > 0) limit_bytes = std::min(limit_bytes, server_limit_bytes_.load());
   }
   limit_bytes -= std::min(limit_bytes, kDescriptionBytes);
   if (static_cast<uint64_t>(rows.bytes) > limit_bytes) {
@@ -158,7 +180,10 @@ absl::Status Panels::Move(const Rows& rows, const OnTransfer& on_transfer, MoveP
   drain(first_);
   for (std::thread& thread : threads) thread.join();
   absl::Status status = line.status();
-  if (absl::IsResourceExhausted(status)) server_limit_bytes_ = 0;  // perhaps another server
+  if (absl::IsResourceExhausted(status)) {  // perhaps another server
+    absl::MutexLock lock(&mutex_);
+    server_.reset();
+  }
   return status;
 }
 

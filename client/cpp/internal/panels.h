@@ -3,9 +3,9 @@
 #ifndef GEMMD_CLIENT_CPP_INTERNAL_PANELS_H_
 #define GEMMD_CLIENT_CPP_INTERNAL_PANELS_H_
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -13,10 +13,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "client/cpp/internal/blocking_calls.h"
 #include "client/cpp/internal/connection.h"
 #include "gemmd/client.h"
 #include "gemmd/matrix.h"
+#include "gemmd/server_info.h"
 
 namespace gemm::client {
 
@@ -33,6 +35,10 @@ class Panels {
   // `first` and `calls` must outlive this.
   Panels(const ClientOptions& options, const Connection& first, BlockingCalls& calls);
 
+  // How long the server is to keep what is there for the calls of one product. Each of these names
+  // it once its message has arrived; what is left by a caller that dies is gone soon.
+  absl::StatusOr<absl::Duration> TemporaryLife();
+
   // A call for `count` rows from `begin` on. Several at a time, on threads of their own.
   using MovePanel =
       absl::FunctionRef<absl::Status(const Connection&, int64_t begin, int64_t count)>;
@@ -42,15 +48,16 @@ class Panels {
   absl::Status Move(const Rows& rows, const OnTransfer& on_transfer, MovePanel move);
 
  private:
+  absl::StatusOr<ServerInfo> AskServer();
   absl::StatusOr<int64_t> RowsOfPanel(const Rows& rows);
   const Connection& Channel(int index);
 
   const ClientOptions options_;
   const Connection& first_;
   BlockingCalls& calls_;
-  std::atomic<uint64_t> server_limit_bytes_ = 0;  // of a message; 0: not asked yet
 
   absl::Mutex mutex_;
+  std::optional<ServerInfo> server_ ABSL_GUARDED_BY(mutex_);               // none: not asked yet
   std::vector<std::unique_ptr<Connection>> more_ ABSL_GUARDED_BY(mutex_);  // beside first_
 };
 

@@ -153,6 +153,23 @@ def test_a_shared_matrix_is_put_once():
         assert sum(len(message.payloads[0]) for message in sent) == a.nbytes
 
 
+def test_what_a_process_leaves_that_dies_is_gone_soon():
+    """As long as a call may take, and some minutes, but never more than the server's limit."""
+    a, b = small_integers(1, 900, 600), small_integers(2, 600, 800)
+    lives = []
+
+    def note(name, request, _context, _count):
+        if name == "CreateMatrix":
+            lives.append(request.time_to_live_ns / 1e9)
+
+    with store_server(note) as store:
+        store.server.info.time_to_live_limit_ns = 3600 * 10**9
+        for timeout in (30, float("inf")):
+            with gemmd.Client(store.address, message_limit_bytes=MIB, timeout=timeout) as client:
+                np.testing.assert_array_equal(client.matmul(a, b), a @ b)
+    assert 329 < lives[0] <= 330 and lives[1:] == [3600]
+
+
 def test_handles():
     a, b = small_integers(1, 900, 600), small_integers(2, 600, 800)
     c = small_integers(3, 900, 800)
@@ -280,7 +297,8 @@ def test_fewer_calls_at_once_where_the_server_is_full():
 def test_a_product_needs_no_more_than_the_server_has():
     """A whole product's calls at once would need several times that."""
     a, b = small_integers(1, 3000, 1000), small_integers(2, 1000, 3000)
-    with running_server("--message-limit=4MiB", "--host-memory=8MiB") as server:
+    flags = ("--message-limit=4MiB", "--host-memory=8MiB", "--matrix-ttl=1m", "--matrix-ttl-limit=1m")
+    with running_server(*flags) as server:
         with gemmd.Client(server.address) as client:
             for _ in range(2):
                 np.testing.assert_array_equal(client.matmul(a, b), a @ b)

@@ -195,6 +195,7 @@ class Multiplier:
             array.dtype.newbyteorder("="),
             rows,
             columns,
+            ttl_ns=self._temporary_life_ns(lanes),
             source=source,
         )
         try:
@@ -204,6 +205,9 @@ class Multiplier:
             self._matrices.delete_later(stored)
             raise
         self._delete(stored, lanes)
+
+    def _temporary_life_ns(self, lanes: Lanes) -> int:
+        return self._limits.temporary_life_ns(lanes.single().deadline().left())
 
     def _delete(self, stored: Stored, lanes: Lanes) -> None:
         """At once, since the next may need the room."""
@@ -294,7 +298,8 @@ class Multiplier:
     ) -> list[Report]:
         """D of two matrices, b being on the server, by rows of a."""
         if isinstance(one.a, Matrix) and one.a._transposed:  # Whose rows cannot be taken.
-            result, report = self.kept(one, terms, lanes, None)
+            life_ns = self._temporary_life_ns(lanes)
+            result, report = self.kept(one, replace(terms, keep_ttl_ns=life_ns), lanes, None)
             self._matrices.download(result._stored, 0, into, lanes, meter)
             self._delete(result._stored, lanes)
             return [] if report is None else [report]

@@ -37,7 +37,7 @@ class Session:
         self.channels = channels
         self._timeout = timeout
         self.transport = Transport(address, retry, use_http_proxy)
-        self.limits = Limits(message_limit_bytes, partial(_ask_limit, self.transport, timeout))
+        self.limits = Limits(message_limit_bytes, partial(_ask_in_time, self.transport, timeout))
         self.matrices = Matrices(self.transport, self.limits)
 
     def deadline(self, timeout: float | None) -> Deadline:
@@ -77,5 +77,5 @@ def _ask_server(transport: Transport, deadline: Deadline) -> ServerInfo:
     return _messages.make_server_info(reply)
 
 
-def _ask_limit(transport: Transport, timeout: float) -> int:
-    return _ask_server(transport, Deadline(timeout)).message_limit_bytes
+def _ask_in_time(transport: Transport, timeout: float) -> ServerInfo:
+    return _ask_server(transport, Deadline(timeout))
