@@ -2,20 +2,13 @@
 
 #include "kernels/bench/device_check.h"
 #include "kernels/bench/modes.h"
-#include "kernels/cuda_device_info.h"
-#include "kernels/cuda_status.h"
 #include "kernels/registry.h"
 
 namespace gemm {
 
 int RunCheck(const Flags& flags) {
-  if (const cudaError_t error = cudaSetDevice(flags.device); error != cudaSuccess) {
-    return Refuse("cudaSetDevice: " + CudaErrorText(error));
-  }
   DeviceInfo device;
-  if (const cudaError_t error = ReadDeviceInfo(flags.device, &device); error != cudaSuccess) {
-    return Refuse("device: " + CudaErrorText(error));
-  }
+  if (const std::string fault = OpenDevice(flags, &device); !fault.empty()) return Refuse(fault);
   const CaseSet set = flags.quick ? CaseSet::kQuick : CaseSet::kFull;
   CheckReport report;
   for (DType dtype : DTypes(flags)) {

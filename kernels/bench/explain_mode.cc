@@ -14,7 +14,7 @@ int RunExplain(const Flags& flags) {
   std::string fault;
   const std::vector<BenchShape> shapes = ReadShapes(flags.shapes, flags.words, &fault);
   if (!fault.empty()) return Refuse(fault);
-  const DeviceInfo device = H200();
+  const DeviceInfo device = flags.portable ? Portable(H200()) : H200();
   const TuningTable& table = TableFor(flags, device);
   const std::vector<DType> dtypes = DTypes(flags);
   if (shapes.size() > 1) {

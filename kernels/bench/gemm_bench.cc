@@ -15,7 +15,10 @@
 #include <map>
 #include <string>
 
+#include "kernels/bench/literal_devices.h"
 #include "kernels/bench/modes.h"
+#include "kernels/cuda_device_info.h"
+#include "kernels/cuda_status.h"
 
 namespace gemm {
 
@@ -25,6 +28,17 @@ std::vector<DType> DTypes(const Flags& flags) {
     dtypes.push_back(name == "f64" ? DType::kF64 : DType::kF32);
   }
   return dtypes;
+}
+
+std::string OpenDevice(const Flags& flags, DeviceInfo* device) {
+  if (const cudaError_t error = cudaSetDevice(flags.device); error != cudaSuccess) {
+    return "cudaSetDevice: " + CudaErrorText(error);
+  }
+  if (const cudaError_t error = ReadDeviceInfo(flags.device, device); error != cudaSuccess) {
+    return "device: " + CudaErrorText(error);
+  }
+  if (flags.portable) *device = Portable(*device);
+  return {};
 }
 
 const TuningTable& TableFor(const Flags& flags, const DeviceInfo& device) {
@@ -62,6 +76,8 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"f32", "f64"}));
   app.add_option("--kernel", flags.kernel, "check, bench: only the kernel of this full name");
   app.add_option("--device", flags.device, "CUDA's number of the GPU");
+  app.add_flag("--portable", flags.portable,
+               "only what runs on every GPU, chosen by the model alone, as on one of another kind");
   app.add_flag("--quick", flags.quick, "check: a few small shapes, for compute-sanitizer");
   app.add_flag("--large", flags.large, "check: also operands beyond 2^31 elements (40 GB)");
   app.add_flag("--all", flags.all, "bench: every legal kernel");

@@ -23,6 +23,12 @@ inline DeviceInfo H200() {
   return device;
 }
 
+// The same device, if it were one of the oldest kind that the portable kernels are built for.
+inline DeviceInfo Portable(DeviceInfo device) {
+  device.compute_capability = 80;
+  return device;
+}
+
 }  // namespace gemm
 
 #endif  // GEMMD_KERNELS_BENCH_LITERAL_DEVICES_H_

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/device_info.h"
 #include "kernels/gemm.h"
 #include "kernels/tuning/tuning_table.h"
 
@@ -16,6 +17,7 @@ struct Flags {
   std::vector<std::string> dtypes = {"f32", "f64"};
   std::string kernel;  // only this one; empty: all
   int device = 0;
+  bool portable = false;  // as if the GPU were of a kind without kernels of its own
   // What to multiply: words that name shapes, or the name of a list.
   std::vector<std::string> words;
   std::string shapes;
@@ -36,6 +38,10 @@ struct Flags {
 };
 
 std::vector<DType> DTypes(const Flags& flags);
+
+// Makes the flags' GPU the current one and says what choices depend on; with --portable as another
+// kind of GPU of its size would. Empty, or what stands in the way.
+std::string OpenDevice(const Flags& flags, DeviceInfo* device);
 
 // The table that the flags leave for a device.
 const TuningTable& TableFor(const Flags& flags, const DeviceInfo& device);

@@ -4,7 +4,6 @@
 #include <ctime>
 #include <fstream>
 
-#include "kernels/cuda_device_info.h"
 #include "kernels/cuda_status.h"
 #include "kernels/registry.h"
 
@@ -86,12 +85,8 @@ std::string Session::Open() {
   const auto failed = [](const char* what, cudaError_t error) {
     return std::string(what) + ": " + CudaErrorText(error);
   };
-  if (const cudaError_t error = cudaSetDevice(flags_.device); error != cudaSuccess) {
-    return failed("cudaSetDevice", error);
-  }
-  if (const cudaError_t error = ReadDeviceInfo(flags_.device, &device_); error != cudaSuccess) {
-    return failed("device", error);
-  }
+  if (std::string fault = OpenDevice(flags_, &device_); !fault.empty()) return fault;
+  const auto loading = std::chrono::steady_clock::now();
   for (const KernelFamily* family : Families()) {
     const cudaError_t error = family->Prepare(device_);
     if (error == cudaSuccess) {
@@ -104,6 +99,7 @@ std::string Session::Open() {
                   CudaErrorText(error).c_str());
     }
   }
+  const std::chrono::duration<double> loaded = std::chrono::steady_clock::now() - loading;
   bench_.emplace(device_);
   if (const cudaError_t error = bench_->Create(); error != cudaSuccess) {
     return failed("stream", error);
@@ -116,6 +112,7 @@ std::string Session::Open() {
   std::printf("%s, driver %s, CUDA %s, %s, %s\n", provenance_.card.c_str(),
               provenance_.driver.c_str(), provenance_.cuda.c_str(), provenance_.peer.c_str(),
               provenance_.date.c_str());
+  std::printf("kernels loaded in %.2f s\n", loaded.count());
   return {};
 }
 

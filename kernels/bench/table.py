@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Prints the rows of kernels/README.md's "Beside cuBLAS" from `gemm_bench --mode=bench --json`.
 
-    table.py list_f32.jsonl
+    table.py list_f32.jsonl [PEER.jsonl]
 
-Of each shape the chosen kernel and the peer, then the geometric mean and the largest spreads.
+Of each shape the chosen kernel and the peer, then the geometric mean and the largest spreads. The peer
+may be of another run: cuBLAS does not start where CUDA_FORCE_PTX_JIT is set.
 """
 
 import json
@@ -24,15 +25,15 @@ def tflops(value: float) -> str:
 def main() -> None:
     ours: dict[str, Any] = {}
     peers: dict[str, Any] = {}
-    for text in pathlib.Path(sys.argv[1]).read_text().splitlines():
-        line = json.loads(text)
-        if line["kind"] == "run":
-            print(f"{line['card']}, {line['peer']}, {line['date']}, commit {line['commit']}")
-            print(f"{line['command']}\n")
-        elif line["kind"] == "kernel" and line["chosen"]:
-            ours[line["shape"]] = line
-        elif line["kind"] == "peer":
-            peers[line["shape"]] = line
+    for path in sys.argv[1:]:
+        for line in map(json.loads, pathlib.Path(path).read_text().splitlines()):
+            if line["kind"] == "run":
+                print(f"{line['card']}, {line['peer']}, {line['date']}, commit {line['commit']}")
+                print(f"{line['command']}\n")
+            elif line["kind"] == "kernel" and line["chosen"] and path == sys.argv[1]:
+                ours[line["shape"]] = line
+            elif line["kind"] == "peer":
+                peers[line["shape"]] = line
 
     print("| m x n x k | kernel | us | TFLOP/s | cuBLAS us | x cuBLAS |")
     print("|---|---|---|---|---|---|")
