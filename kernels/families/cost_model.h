@@ -5,9 +5,8 @@
 // A wave is one tile on every multiprocessor. Tiles that share a multiprocessor share its
 // arithmetic, so counting them as waves that follow each other costs the same, and a last wave that
 // fills half the device still takes a whole wave: that is what makes large tiles lose on small
-// problems. Where blocks end and others take their places, what is left over after full rounds may
-// find two places on one multiprocessor, and does the more often the more is left: it then takes
-// as long as two. A wave takes the larger of
+// problems. What is left over after full rounds may find two places on one multiprocessor, and does
+// the more often the more is left: it then takes as long as two. A wave takes the larger of
 //
 //   math   the tile's multiply-adds, edges of D that fall outside included, at the fraction of the
 //          multiprocessor's peak that the configuration reaches on large products. To begin and to
@@ -42,7 +41,7 @@ struct TileCost {
   double copy_seconds = 0;     // of a tile: copying that no arithmetic hides
   double result_fraction = 1;  // of the memory's rate: writing D
   int together = 1;            // tiles on a multiprocessor that it takes to reach math_fraction
-  bool refilled = false;       // a block a tile: places are filled again as they become free
+  double reached = 1;          // of the multiprocessors: those on which blocks find places
 };
 
 // Of one tile that runs at a fraction of its multiprocessor's peak.
@@ -64,10 +63,11 @@ inline double ModelTogether(const Problem& problem, const DeviceInfo& device, co
   return count * ModelTile(problem, device, cost, fraction, products);
 }
 
-// Of all tiles where places are filled again.
-inline double ModelRefilled(const Problem& problem, const DeviceInfo& device, const TileCost& cost,
-                            double tiles, double products) {
-  const double multiprocessors = std::max(1, device.multiprocessors);
+// Of all tiles, in rounds of what multiprocessors take at a time.
+inline double ModelRounds(const Problem& problem, const DeviceInfo& device, const TileCost& cost,
+                          double tiles, double products) {
+  constexpr double kPaired = 0.5;  // of what is left over, where it is a wave
+  const double multiprocessors = std::max(1, device.multiprocessors) * cost.reached;
   const double rounds = std::floor(tiles / (multiprocessors * cost.together));
   const double left = (tiles - rounds * multiprocessors * cost.together) / multiprocessors;
   const auto at = [&](double count) {
@@ -75,7 +75,8 @@ inline double ModelRefilled(const Problem& problem, const DeviceInfo& device, co
   };
   double seconds = rounds * at(cost.together) + at(std::ceil(left));
   if (rounds > 0 && left > 0 && std::ceil(left) < cost.together) {
-    seconds += (left - std::ceil(left) + 1) * (at(std::ceil(left) + 1) - at(std::ceil(left)));
+    seconds +=
+        kPaired * (left - std::ceil(left) + 1) * (at(std::ceil(left) + 1) - at(std::ceil(left)));
   }
   return seconds;
 }
@@ -97,15 +98,7 @@ inline double ModelTileSeconds(const Problem& problem, const DeviceInfo& device,
                        std::ceil(static_cast<double>(problem.n) / cost.tile_n) *
                        static_cast<double>(problem.batch_count);
   const double waves = std::ceil(tiles / multiprocessors);
-  // What is left over is too few to share a multiprocessor as it takes.
-  const double alone = std::fmod(waves, cost.together);
-  const double math_seconds =
-      cost.refilled
-          ? ModelRefilled(problem, device, cost, tiles, k + cost.begin)
-          : (waves - alone) * ModelTile(problem, device, cost, cost.math_fraction, k + cost.begin) +
-                (alone > 0
-                     ? alone * ModelTile(problem, device, cost, cost.lone_fraction, k + cost.begin)
-                     : 0);
+  const double math_seconds = ModelRounds(problem, device, cost, tiles, k + cost.begin);
   const double bytes_seconds = waves * std::min(tiles, multiprocessors) *
                                (cost.tile_m + cost.tile_n) * k * element_bytes /
                                std::max(1.0, device.memory_bytes_per_second);

@@ -19,15 +19,19 @@ namespace gemm {
 namespace {
 
 // Starting, packing, and the second passes: NVIDIA H200, 2026-11-30.
-constexpr double kStartSeconds = 3.7e-6;
-constexpr double kPackSeconds = 4.4e-6;
-constexpr double kAddChunksSeconds = 1.2e-6;
-constexpr double kAddPartsSeconds = 7.4e-6;
+constexpr double kStartSeconds = 3.5e-6;
+constexpr double kPackSeconds = 6.6e-6;
+constexpr double kAddChunksSeconds = 1.4e-6;
+constexpr double kAddPartsSeconds = 5.1e-6;
 // Of the memory's rate: reading and writing what is packed, and sums of chunks. Parts of cut tiles
 // stay in the L2 cache.
-constexpr double kPackFraction = 0.76;
-constexpr double kChunksFraction = 0.85;
-constexpr double kPartsFraction = 2.6;
+constexpr double kPackFraction = 0.74;
+constexpr double kChunksFraction = 0.67;
+constexpr double kPartsFraction = 2.5;
+// Of what copies by threads were thought to cost when it was settled where they pay.
+constexpr double kCopyFraction = 0.9;
+// Of the multiprocessors: those on which blocks of clusters of more than two find places at once.
+constexpr double kClustersReach = 0.91;
 // Multiply-adds of a multiprocessor in about a millisecond. A block works no longer, where its
 // tiles allow it: small products on a stream of higher priority wait for blocks to end.
 constexpr double kMostFmasOfABlock = 2.2e8;
@@ -97,14 +101,18 @@ double FfmaFamily::ModelSeconds(const Problem& problem, const DeviceInfo& device
         count * (stream_k ? kAddPartsSeconds : kAddChunksSeconds) +
         there_and_back(rounds.partial_elements(), stream_k ? kPartsFraction : kChunksFraction);
   }
-  const double slower = 1 + rounds.copy_slots();
+  const double slower = 1 + kCopyFraction * rounds.copy_slots();
+  // Chunks store a part of the tile each, or leave D to the second pass.
+  const double stores = rounds.chunks() == 1 ? 1
+                        : rounds.clustered() ? 1 / static_cast<double>(rounds.chunks())
+                                             : 0;
   const TileCost cost{.tile_m = ffma.shape.tile_m(),
                       .tile_n = ffma.shape.tile_n(),
                       .math_fraction = ffma.math_fraction / slower,
                       .lone_fraction = ffma.lone_fraction / slower,
-                      .begin = ffma.begin + (rounds.store_16() ? 0 : ffma.ragged),
+                      .begin = ffma.begin + (rounds.store_16() ? 0 : stores * ffma.ragged),
                       .together = ffma.shape.blocks,
-                      .refilled = ffma.shape.slices > 1};
+                      .reached = rounds.clustered() && rounds.chunks() > 2 ? kClustersReach : 1};
   if (stream_k && ReadsAB(problem)) {
     // A worker's whole tiles and its share of the cut ones, whose sums it begins and ends too.
     const StreamKOrder order(problem);

@@ -60,6 +60,7 @@ class FfmaRounds {
   double packed_elements() const;   // of the whole batch
   double partial_elements() const;  // likewise
   int64_t chunks() const { return chunks_; }
+  bool clustered() const { return clustered_; }
   int64_t chunk_length() const { return chunk_length_; }
   bool second_pass() const { return partial_elements_ > 0; }
   bool store_16() const;      // of FfmaGemm

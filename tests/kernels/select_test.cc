@@ -227,8 +227,8 @@ TEST_F(SelectTest, CorrectionsFadeWithDistance) {
         .corrected_seconds;
   };
   EXPECT_DOUBLE_EQ(seconds(64), 1.5);
-  EXPECT_NEAR(seconds(128), 3 * std::pow(0.5, 1 / (1 + 1.0 / 16)), 1e-9);
-  EXPECT_NEAR(seconds(1024), 3 * std::pow(0.5, 0.5), 1e-9);  // as far as the model's own weight
+  EXPECT_NEAR(seconds(128), 3 * std::pow(0.5, 1 / (1 + 1.0 / 4)), 1e-9);
+  EXPECT_NEAR(seconds(256), 3 * std::pow(0.5, 0.5), 1e-9);  // as far as the model's own weight
   EXPECT_EQ(Chosen(Select(AlignedProduct(8192, 64, 64), {}, families_, {}, table)), "b");
   EXPECT_EQ(Select(AlignedProduct(8192, 64, 64), {}, families_, {}, table).reason, "modelled");
 }
@@ -243,8 +243,8 @@ TEST_F(SelectTest, NearRowsAreWeighedAgainstEachOther) {
         .candidates[0]
         .corrected_seconds;
   };
-  EXPECT_NEAR(seconds(64), 3 * std::pow(0.5, 1 / (1 + 1.0 / 4 + 1.0 / 16)), 1e-9);
-  EXPECT_NEAR(seconds(128), 3 * std::pow(0.5, 0.25 / (1 + 1.0 / 4 + 1.0 / 16)), 1e-9);
+  EXPECT_NEAR(seconds(64), 3 * std::pow(0.5, 1 / (1 + 1.0 / 4 + 1.0 / 4)), 1e-9);
+  EXPECT_NEAR(seconds(128), 3 * std::pow(0.5, 0.25 / (1 + 1.0 / 4 + 1.0 / 4)), 1e-9);
   EXPECT_EQ(seconds(32), 1.5);  // a row of its own speaks alone
 }
 
