@@ -163,6 +163,8 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
   AddBatches(cases, 17, 33, 9);
   cases.Add("non-finite", 35, 70, 21, 1, {.padding = 1, .beta = 1}, {Fill::kNonFinite});
   cases.Add("prime", 61, 131, 43, 1, {});
+  // 280 tiles of 128 x 128, where two a multiprocessor are 264.
+  if (full) cases.Add("left over", 129, 130, 7, 70, {.alpha = 2});
   // Sums that are long enough for kernels that share k.
   AddTransposes(cases, 41, 70, 141);
   AddTransposes(cases, 3, 37, 133);

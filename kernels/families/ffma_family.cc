@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "kernels/cuda_status.h"
@@ -43,16 +44,42 @@ int MostTilesOfABlock(const FfmaShape& shape, const FfmaGemm& g) {
   return static_cast<int>(std::clamp(kMostFmasOfABlock / tile_fmas, 1.0, 1e6));
 }
 
-int TileBlocks(const FfmaShape& shape, const FfmaGemm& g, int multiprocessors) {
-  const auto most = static_cast<int64_t>(MostTilesOfABlock(shape, g));
-  return std::min(
-      g.work, std::max(multiprocessors * shape.blocks, static_cast<int>(TilesOf(g.work, most))));
+// Blocks that share `work` tiles: a place each, unless they would take too long. Then they take as
+// many tiles each as make the least waves, since a last wave takes as long as a full one.
+int BlocksInTurns(int work, int places, int most) {
+  if (TilesOf(work, most) <= places) return std::min(work, places);
+  int64_t best = 1;
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (int64_t each = most; each >= 1; --each) {
+    const int64_t tile_times = each * TilesOf(TilesOf(work, each), places);
+    if (tile_times >= least) continue;
+    least = tile_times;
+    best = each;
+  }
+  return static_cast<int>(TilesOf(work, best));
+}
+
+// Blocks for tiles that are dealt out in turns. Where as many are left over as there are
+// multiprocessors, or fewer, each multiprocessor is to get one of them, which is more than anyone
+// can say beforehand: blocks beyond the places get one each, and find their places when the first
+// of two blocks on a multiprocessor is done, half a tile before the other.
+int DealTiles(const FfmaShape& shape, int multiprocessors, FfmaGemm* g) {
+  const int places = multiprocessors * shape.blocks;
+  g->in_turns = BlocksInTurns(g->work, places, MostTilesOfABlock(shape, *g));
+  const int left_over = g->work % places;
+  if (shape.blocks != 2 || g->in_turns != places || left_over == 0 || left_over > multiprocessors) {
+    return g->in_turns;
+  }
+  constexpr double kLoneFmas = 0.79 * 128;  // a clock
+  g->late_clocks = static_cast<int>(0.5 * shape.tile_m() * shape.tile_n() *
+                                    static_cast<double>(g->p.k) / kLoneFmas);
+  return places + left_over;
 }
 
 // The workers, after what whole tiles they would take too long for.
 int StreamKBlocks(const FfmaShape& shape, const FfmaGemm& g) {
   constexpr auto kWorkers = static_cast<int>(StreamKOrder::kWorkers);
-  const auto blocks = static_cast<int>(TilesOf(g.work, MostTilesOfABlock(shape, g)));
+  const int blocks = BlocksInTurns(g.work, kWorkers, MostTilesOfABlock(shape, g));
   return blocks <= kWorkers ? kWorkers : blocks + kWorkers;
 }
 
@@ -214,15 +241,18 @@ cudaError_t FfmaFamily::Launch(const Plan& plan, const void* args, const void* /
 
     void* parameters[] = {&maps[0], &maps[1], &round.gemm};
     // Warps that share a tile reuse the ring for their sums, so their blocks do one piece of work.
-    const FfmaGemm& g = round.gemm;
+    FfmaGemm& g = round.gemm;
     const bool stream_k = ffma.numerics == NumericsClass::kStreamK;
     const int blocks = stream_k                ? StreamKBlocks(ffma.shape, g)
                        : ffma.shape.slices > 1 ? g.work
-                                               : TileBlocks(ffma.shape, g, multiprocessors);
+                                               : DealTiles(ffma.shape, multiprocessors, &g);
     const FfmaKernel kernel{ffma.shape, round.feed_a, round.feed_b};
     cudaLaunchAttribute attributes[2];
     unsigned count = 0;
-    if (packs) {  // behind anything else it must not start early
+    // Behind packing, and behind anything else where its blocks fill the device: fewer would crowd
+    // on the multiprocessors that are free first. One that reads neither A nor B does not wait.
+    const bool crowds = blocks <= multiprocessors * (ffma.shape.blocks - 1);
+    if (packs || (ffma.shape.slices == 1 && !stream_k && g.p.k > 0 && !crowds)) {
       attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
       attributes[count++].val.programmaticStreamSerializationAllowed = 1;
     }

@@ -77,8 +77,11 @@ struct FfmaGemm {
   int tiles_m;
   int tiles_n;
   int chunks;
-  int together;      // chunks of a tile that follow each other, all or one
-  int work;          // batch_count * chunks * tiles, of stream_k only whole tiles
+  int together;  // chunks of a tile that follow each other, all or one
+  int work;      // batch_count * chunks * tiles, of stream_k only whole tiles
+  // Of FfmaDealtTiles.
+  int in_turns;      // blocks that take tiles in turns; any beyond take one each
+  int late_clocks;   // by which the second half of them begins to multiply later
   int chunk_length;  // see sum_order.h
   int slice_length;  // products that a warp of those that share a tile sums: a quarter, or all
   float one;         // see ffma_tile.cuh

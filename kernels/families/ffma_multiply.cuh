@@ -31,6 +31,8 @@
 
 #include <cuda_runtime.h>
 
+#include <type_traits>
+
 #include "kernels/families/ffma_feed.cuh"
 #include "kernels/families/ffma_meet.cuh"
 #include "kernels/families/ffma_pieces.cuh"
@@ -77,6 +79,15 @@ struct FfmaDepth {
     return {(longest + kSliceDepth - 1) / kSliceDepth, mine / kSliceDepth, mine % kSliceDepth};
   }
 };
+
+// Blocks that share a multiprocessor are done at the same time if they began so, and then blocks
+// that come after them would come in pairs.
+__device__ __forceinline__ void FfmaBeginLate(const FfmaGemm& g) {
+  const int block = static_cast<int>(blockIdx.x);
+  if (g.late_clocks == 0 || block < g.in_turns / 2 || block >= g.in_turns) return;
+  const int64_t end = clock64() + g.late_clocks;
+  while (clock64() < end) __nanosleep(100);
+}
 
 template <FfmaKernel kKernel, typename Pieces, typename Ring>
 __device__ __forceinline__ void FfmaProduce(const FfmaGemm& g, const CUtensorMap* map_a,
@@ -251,6 +262,9 @@ __device__ __forceinline__ void FfmaMultiply(const FfmaGemm& g, const CUtensorMa
   const uint32_t offset_a = place.slice * Layout::kSliceDepth * Layout::kPitchA + place.row * 4;
   const uint32_t offset_b =
       Layout::kBytesA + place.slice * Layout::kSliceDepth * Layout::kPitchB + place.column * 4;
+  if constexpr (kKernel.shape.blocks == 2 && std::is_same_v<Pieces, FfmaDealtTiles>) {
+    FfmaBeginLate(g);
+  }
   const int pieces = Pieces::Count(g);
   for (int i = 0; i < pieces; ++i) {
     float sum[Layout::kRows][Layout::kColumns];

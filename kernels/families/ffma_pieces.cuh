@@ -41,8 +41,11 @@ struct FfmaTiles {
   }
 
   __device__ __forceinline__ static FfmaPiece At(const FfmaGemm& g, int i) {
+    return Number(g, static_cast<int>(blockIdx.x) + i * static_cast<int>(gridDim.x));
+  }
+
+  __device__ __forceinline__ static FfmaPiece Number(const FfmaGemm& g, int index) {
     FfmaPiece piece;
-    const int index = static_cast<int>(blockIdx.x) + i * static_cast<int>(gridDim.x);
     const int tiles = g.tiles_m * g.tiles_n;
     const int in_cluster = index % g.together;
     const int matrix = index / g.together / tiles;
@@ -54,6 +57,25 @@ struct FfmaTiles {
     piece.length = min(g.chunk_length, static_cast<int>(g.p.k) - piece.begin);
     piece.part = g.chunks > 1 ? chunk * g.p.batch_count + batch : -1;
     return piece;
+  }
+};
+
+// The same, but the last blocks may have one tile each: they find places when blocks that take
+// tiles in turns are done.
+struct FfmaDealtTiles {
+  __device__ __forceinline__ static int InTurns(const FfmaGemm& g) {
+    return g.work - (static_cast<int>(gridDim.x) - g.in_turns);
+  }
+
+  __device__ __forceinline__ static int Count(const FfmaGemm& g) {
+    const int block = static_cast<int>(blockIdx.x);
+    return block < g.in_turns ? (InTurns(g) - 1 - block) / g.in_turns + 1 : 1;
+  }
+
+  __device__ __forceinline__ static FfmaPiece At(const FfmaGemm& g, int i) {
+    const int block = static_cast<int>(blockIdx.x);
+    return FfmaTiles::Number(
+        g, block < g.in_turns ? block + i * g.in_turns : InTurns(g) + block - g.in_turns);
   }
 };
 

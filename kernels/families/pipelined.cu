@@ -49,7 +49,7 @@ template <int I>
 __global__ void __launch_bounds__(kConfigs[I].shape.threads(), kConfigs[I].shape.blocks)
     Pipelined(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
               const __grid_constant__ FfmaGemm g) {
-  FfmaMultiply<FfmaKernel{kConfigs[I].shape, FfmaFeed::kBoxes, FfmaFeed::kBoxes}, FfmaTiles,
+  FfmaMultiply<FfmaKernel{kConfigs[I].shape, FfmaFeed::kBoxes, FfmaFeed::kBoxes}, FfmaDealtTiles,
                kConfigs[I].shape.blocks == 2 ? 208 : 232, 40>(g, &map_a, &map_b);
 }
 

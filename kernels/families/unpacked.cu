@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kShape.threads(), kShape.blocks)
     Unpacked(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
              const __grid_constant__ FfmaGemm g) {
   FfmaMultiply<FfmaKernel{kShape, static_cast<FfmaFeed>(kFeedA), static_cast<FfmaFeed>(kFeedB)},
-               FfmaTiles, 208, 48>(g, &map_a, &map_b);
+               FfmaDealtTiles, 208, 48>(g, &map_a, &map_b);
 }
 
 constexpr FfmaFunctions kFunctions[] = {{{{&Unpacked<0, 0>, &Unpacked<0, 1>, &Unpacked<0, 2>},
