@@ -15,7 +15,7 @@ int RunExplain(const Flags& flags) {
   const std::vector<BenchShape> shapes = ReadShapes(flags.shapes, flags.words, &fault);
   if (!fault.empty()) return Refuse(fault);
   const DeviceInfo device = flags.portable ? Portable(H200()) : H200();
-  const TuningTable& table = TableFor(flags, device);
+  const TuningTable table = TableFor(flags, device);
   const std::vector<DType> dtypes = DTypes(flags);
   if (shapes.size() > 1) {
     std::printf("%s", ChoicesText(dtypes, shapes, device, Families(), table).c_str());

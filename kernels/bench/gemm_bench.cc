@@ -13,14 +13,31 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "kernels/bench/literal_devices.h"
+#include "kernels/bench/measured_times.h"
 #include "kernels/bench/modes.h"
 #include "kernels/cuda_device_info.h"
 #include "kernels/cuda_status.h"
 
 namespace gemm {
+namespace {
+
+// Of --table.
+std::optional<RecordedTable> recorded_table;
+
+bool ReadTable(const std::string& path) {
+  std::vector<ShapeTimes> times;
+  if (!ReadTimes(path, &times)) return false;
+  KeepLegal(H200(), &times);
+  recorded_table.emplace(std::move(times));
+  return true;
+}
+
+}  // namespace
 
 std::vector<DType> DTypes(const Flags& flags) {
   std::vector<DType> dtypes;
@@ -41,9 +58,9 @@ std::string OpenDevice(const Flags& flags, DeviceInfo* device) {
   return {};
 }
 
-const TuningTable& TableFor(const Flags& flags, const DeviceInfo& device) {
-  static const TuningTable kNoTable;
-  return flags.no_table ? kNoTable : TuningFor(device);
+TuningTable TableFor(const Flags& flags, const DeviceInfo& device) {
+  if (flags.no_table) return {};
+  return recorded_table ? recorded_table->table() : TuningFor(device);
 }
 
 int Refuse(const std::string& what) {
@@ -90,8 +107,12 @@ int main(int argc, char** argv) {
   app.add_option("--json", flags.json, "write JSON lines to this file");
   app.add_option("--out", flags.out, "tune: write the table to this file");
   app.add_option("--from", flags.from, "tune, regret: take the times from this file");
+  app.add_option("--table", flags.table, "choose by the times in this file, not the built table");
   app.add_option("--commit", flags.commit, "recorded with the figures");
   app.add_option("shape", flags.words, "MxNxK, MxNxKbBATCH, MxNxK:TN, or one as M N K");
   CLI11_PARSE(app, argc, argv);
+  if (!flags.table.empty() && !gemm::ReadTable(flags.table)) {
+    return gemm::Refuse("cannot read times from " + flags.table);
+  }
   return modes.at(mode)(flags);
 }

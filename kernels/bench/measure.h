@@ -46,9 +46,9 @@ struct MeasureOptions {
   int samples = 16;
   Pace pace = {.graph_seconds = 3e-4, .seconds = 0.02, .min_rounds = 5, .max_rounds = 15};
   // What is slower than so many times the best gets no further:
-  double hopeless = 12;  // by the model: not run at all
-  double drop = 4;       // by its single, checked launch: left at that
-  double keep = 1.5;     // by a first pass over the operand sets: left at that
+  double hopeless = 6;  // by the model: not run at all
+  double drop = 4;      // by its single, checked launch: left at that
+  double keep = 1.5;    // by a first pass over the operand sets: left at that
 };
 
 // The configurations of the families that can run the problem, the last of the last family first.

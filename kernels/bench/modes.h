@@ -33,6 +33,7 @@ struct Flags {
   std::string json;          // JSON lines go here too
   std::string out;           // tune: the table
   std::string from;          // tune, regret: recorded times instead of a GPU
+  std::string table;         // choose by these recorded times instead of the library's table
   std::string commit;        // recorded with the figures
   std::string command;       // as it was typed
 };
@@ -43,8 +44,8 @@ std::vector<DType> DTypes(const Flags& flags);
 // kind of GPU of its size would. Empty, or what stands in the way.
 std::string OpenDevice(const Flags& flags, DeviceInfo* device);
 
-// The table that the flags leave for a device.
-const TuningTable& TableFor(const Flags& flags, const DeviceInfo& device);
+// The table that the flags leave for a device. An unreadable one has been refused by then.
+TuningTable TableFor(const Flags& flags, const DeviceInfo& device);
 
 // Each returns the exit status: 0, 1 when a kernel failed a check, 2 when it could not be run.
 int RunCheck(const Flags& flags);

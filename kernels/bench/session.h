@@ -59,7 +59,7 @@ class Session {
 
   const DeviceInfo& device() const { return device_; }
   std::span<const KernelFamily* const> families() const { return families_; }
-  const TuningTable& table() const { return TableFor(flags_, device_); }
+  TuningTable table() const { return TableFor(flags_, device_); }
   const Provenance& provenance() const { return provenance_; }
   Workbench& bench() { return *bench_; }
   Peer& peer() { return *peer_; }

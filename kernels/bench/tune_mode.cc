@@ -166,18 +166,6 @@ cudaError_t MeasureAll(Session& session, const Flags& flags, std::vector<ShapeTi
   return cudaSuccess;
 }
 
-// What this build can still run: records outlive kernels.
-void KeepLegal(std::vector<ShapeTimes>* times) {
-  const DeviceInfo device = H200();
-  for (ShapeTimes& one : *times) {
-    const Problem problem = BenchProblem(one.shape, one.dtype);
-    std::erase_if(one.kernels, [&](const KernelMicroseconds& time) {
-      return Select(problem, device, Families(), time.kernel, TuningTable{}).kernel.family ==
-             nullptr;
-    });
-  }
-}
-
 // A kernel without a row has not been measured beside the others, or lost everywhere.
 void PrintUnnamed(const std::vector<ShapeTimes>& times) {
   std::set<std::string_view> named;
@@ -195,7 +183,7 @@ void PrintUnnamed(const std::vector<ShapeTimes>& times) {
 int Write(const Flags& flags, const std::vector<std::string>& header,
           std::vector<ShapeTimes> times) {
   if (flags.out.empty()) return 0;
-  KeepLegal(&times);
+  KeepLegal(H200(), &times);
   PrintUnnamed(times);
   std::ofstream file(flags.out);
   file << TableText("kSm90", header, std::move(times));

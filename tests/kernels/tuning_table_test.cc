@@ -204,5 +204,24 @@ TEST(TableText, SortsRowsAndKernelsAndKeepsTheBest) {
   EXPECT_EQ(text.find("old"), std::string::npos);
 }
 
+TEST(RecordedTable, HasTheRowsThatTheTextWouldHave) {
+  const RecordedTable recorded(
+      {{DType::kF32, {8, 8, 9}, {{"slow", 9}, {"second", 2}, {"first", 1.5}}},
+       {DType::kF32, {4, 8, 8, 1, true}, {{"old", 7}}},
+       {DType::kF32, {4, 8, 8, 1, true}, {{"new", 3}}}});
+  const std::span<const TuningRow> rows = recorded.table().rows;
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].kernels[1].kernel, "second");
+  EXPECT_EQ(rows[0].kernels[1].microseconds, 2);
+  EXPECT_EQ(rows[0].kernels[2].kernel, "");  // slow
+  EXPECT_EQ(rows[0].place, PlaceOf(ProductOf(rows[0])));
+  EXPECT_EQ(rows[1].m, 4);
+  EXPECT_TRUE(rows[1].transpose_a);
+  EXPECT_EQ(rows[1].kernels[0].kernel, "new");
+  EXPECT_EQ(rows[1].kernels[1].kernel, "");
+  const Problem product = BenchProblem({4, 8, 8, 1, true}, DType::kF32);
+  EXPECT_EQ(NearestRows(recorded.table(), product).span()[0].squared_distance, 0);
+}
+
 }  // namespace
 }  // namespace gemm
