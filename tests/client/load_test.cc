@@ -194,5 +194,14 @@ TEST_F(LoadTest, StopsWhenToldTo) {
   }
 }
 
+TEST_F(LoadTest, ASenderThatIsLateWhenItIsStoppedHasLeftNothingUnsent) {
+  const auto load = LoadOn(server_.address(), {.outstanding = 50'000});
+  // More than anything can send.
+  const Tally tally = load->Run(
+      {.rate = 1e7}, absl::Seconds(60), 1,
+      [](const LoadProgress& progress) { return progress.elapsed < absl::Milliseconds(50); });
+  EXPECT_EQ(tally.unsent(), 0);
+}
+
 }  // namespace
 }  // namespace gemm::cli

@@ -175,6 +175,7 @@ void Load::Channel::SendArrivals(double rate, Time start, Random seeds) {
   prctl(PR_SET_TIMERSLACK, 1);
   PoissonArrivals arrivals(rate, seeds);
   Random shapes(static_cast<uint64_t>(seeds.Uniform() * 0x1p53), 1);
+  int64_t unsent = 0;
   Time due = start + arrivals.Next();
   for (; due < end_ && !stopping_; due = start + arrivals.Next()) {
     for (Time now = Clock::now(); now < due && !stopping_; now = Clock::now()) {
@@ -182,13 +183,14 @@ void Load::Channel::SendArrivals(double rate, Time start, Random seeds) {
     }
     if (stopping_) break;
     Slot* const slot = TakeSlot();
-    if (slot == nullptr) break;
+    if (slot == nullptr) {
+      const Time until = stopping_ ? std::min(end_, stopped_at_) : end_;
+      for (; due < until; due = start + arrivals.Next()) ++unsent;
+      break;
+    }
     Prepare(*slot, shapes, due);
     Send(*slot);
   }
-  int64_t unsent = 0;
-  const Time until = stopping_ ? std::min(end_, stopped_at_) : end_;
-  for (; due < until; due = start + arrivals.Next()) ++unsent;
   absl::MutexLock lock(&mutex_);
   unsent_ = unsent;
   --busy_;
