@@ -255,6 +255,26 @@ TEST_F(LargeProductTest, GoesInOneMessageWhereThereIsNoRoomForB) {
   EXPECT_EQ(GetErrorDetail(refused).value_or(ErrorDetail{}).reason, "QUOTA_EXCEEDED");
 }
 
+TEST_F(LargeProductTest, GoesInPanelsWhereTheServerTakesSmallerMessages) {
+  constexpr int64_t kSide = 700;
+  const std::vector<float> a = Numbers(kSide * kK, 1);
+  const std::vector<float> b = Numbers(kK * kSide, 2);
+  std::vector<float> d(kSide * kSide);
+  server_.SetMessageLimit(1 << 20);
+  server_.OnCall("Multiply", 1, [] {
+    return DetailedStatus(grpc::StatusCode::RESOURCE_EXHAUSTED, "", "RESULT_TOO_LARGE", "", 0);
+  });
+  const absl::StatusOr<MultiplyReport> report = client_.Multiply<float>(
+      {.m = kSide, .n = kSide, .k = kK, .a = {.data = a}, .b = {.data = b}, .d = {.data = d}});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_LT(server_.last_request().product().m(), kSide);
+  for (int64_t i = 0; i < kSide; ++i) {
+    for (int64_t j = 0; j < kSide; ++j) {
+      ASSERT_EQ(d[i * kSide + j], a[i * kK] * b[j] + a[i * kK + 1] * b[kSide + j]);
+    }
+  }
+}
+
 TEST_F(LargeProductTest, NothingToComputeIsNotCut) {
   const std::vector<float> a(kM * kN);
   MultiplyArgs<float> args = Args();

@@ -371,6 +371,17 @@ def test_a_product_larger_than_a_message_goes_in_panels(gemmctl, folder, server)
     assert json.loads(gemmctl("list", "--json").stdout)["matrices"] == []
 
 
+def test_any_size_where_messages_are_small(folder):
+    a, b = small_integers(1, 900, 900), small_integers(2, 900, 900)
+    np.save(folder / "a.npy", a)
+    np.save(folder / "b.npy", b)
+    with harness.running_server("--message-limit=1MiB", "--host-memory=4MiB") as server:
+        done = run(multiply_command(server.address, folder))
+        assert done.returncode == 0, done
+        assert np.array_equal(np.load(folder / "d.npy"), a @ b)
+        assert server.metric("gemmd_matrices") == 0
+
+
 # Whose columns cannot be cut into rows of D.
 def test_message_over_the_limit(gemmctl, folder):
     np.save(folder / "a.npy", np.zeros((5000, 4096), np.float32, order="F"))

@@ -72,8 +72,13 @@ class Client::Impl {
   }
 
   absl::StatusOr<MultiplyReport> Multiply(absl::StatusOr<client::CheckedProduct> product) {
-    if (product.ok() && client::GoesByPanels(*product)) return large_products_.Multiply(*product);
-    return Call(std::move(product));
+    if (!product.ok()) return product.status();
+    if (client::GoesByPanels(*product)) return large_products_.Multiply(*product);
+    absl::StatusOr<MultiplyReport> report = calls_.Call(connection_, *product);
+    const bool for_the_server = client::IsTooLarge(report.status()) &&
+                                client::MessageBytes(*product) <= options_.message_limit_bytes;
+    if (!for_the_server || !client::CanGoByPanels(*product)) return report;
+    return large_products_.Multiply(*product);
   }
 
   template <typename Request, typename Callback>

@@ -91,14 +91,15 @@ class Client {
   // Multiplies; T is float or double. The operands are read where they are, without a copy, and
   // nothing reads them once this has returned, however it ended.
   //
-  // A product with more than kOneMessageBytes to send or to receive goes in panels: rows of D from
-  // rows of A and of C, as many calls over several connections at once, after B, which is put on
-  // the server and deleted again if it is not there. So it may be of any size. Its report has sums
-  // over all panels, which overlap; after a failure some rows of D may be written. In one message,
-  // and refused if that is too large, go those of which rows cannot be had so (a batch, a
-  // transposed A), those whose result stays on the server, those whose D lies in the memory of an
-  // operand, and those for whose B the server has no room at present. Of a process that dies
-  // meanwhile B stays on the server until nothing has used it for the timeout and five minutes.
+  // A product with more than kOneMessageBytes to send or to receive, or with more than the server
+  // takes in a message, goes in panels: rows of D from rows of A and of C, as many calls over
+  // several connections at once, after B, which is put on the server and deleted again if it is not
+  // there. So it may be of any size. Its report has sums over all panels, which overlap; after a
+  // failure some rows of D may be written. In one message, and refused if that is too large, go
+  // those of which rows cannot be had so (a batch, a transposed A), those whose result stays on the
+  // server, those whose D lies in the memory of an operand, and those for whose B the server has no
+  // room at present. Of a process that dies meanwhile B stays on the server until nothing has used
+  // it for the timeout and five minutes.
   template <typename T>
   absl::StatusOr<MultiplyReport> Multiply(const MultiplyArgs<T>& args) const;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -9,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "client/cpp/internal/matrix_name.h"
 #include "client/cpp/internal/multiply_message.h"
+#include "gemmd/error_detail.h"
 
 namespace gemm::client {
 namespace {
@@ -70,17 +72,26 @@ void Add(const MultiplyReport& panel, MultiplyReport& whole) {
 
 }  // namespace
 
-bool GoesByPanels(const CheckedProduct& product) {
-  const CheckedProduct::Input& a = product.a;
-  const CheckedProduct::Input& b = product.b;
-  const CheckedProduct::Input& c = product.c;
+uint64_t MessageBytes(const CheckedProduct& product) {
+  return std::max(PayloadBytes(product.a) + PayloadBytes(product.b) + PayloadBytes(product.c),
+                  static_cast<uint64_t>(product.d.dense_bytes()));
+}
+
+bool CanGoByPanels(const CheckedProduct& product) {
   const MatrixBytes& d = product.d;
   if (product.batch_count != 1 || product.result || d.dense_bytes() == 0 || product.k == 0)
     return false;
-  const uint64_t sent_bytes = PayloadBytes(a) + PayloadBytes(b) + PayloadBytes(c);
-  const auto received_bytes = static_cast<uint64_t>(d.dense_bytes());
-  if (std::max(sent_bytes, received_bytes) <= kOneMessageBytes) return false;
-  return !a.transposed && !Overlap(a, d) && !Overlap(b, d) && !Overlap(c, d);
+  return !product.a.transposed && !Overlap(product.a, d) && !Overlap(product.b, d) &&
+         !Overlap(product.c, d);
+}
+
+bool GoesByPanels(const CheckedProduct& product) {
+  return MessageBytes(product) > kOneMessageBytes && CanGoByPanels(product);
+}
+
+bool IsTooLarge(const absl::Status& status) {
+  const std::optional<ErrorDetail> detail = GetErrorDetail(status);
+  return detail && (detail->reason == "MESSAGE_TOO_LARGE" || detail->reason == "RESULT_TOO_LARGE");
 }
 
 absl::StatusOr<MultiplyReport> LargeProducts::Multiply(const CheckedProduct& product) {

@@ -13,9 +13,18 @@
 
 namespace gemm::client {
 
-// Whether it is so large, and can be had in panels: rows of D from rows of A, and of C. Depends on
-// the arguments alone, so that results do, too.
+// What the longer of its two ways takes of one message.
+uint64_t MessageBytes(const CheckedProduct& product);
+
+// Whether it can be had in panels: rows of D from rows of A, and of C.
+bool CanGoByPanels(const CheckedProduct& product);
+
+// Whether it can, and is so large that it does. Depends on the arguments alone, so that results do,
+// too, where one message of kOneMessageBytes is not too large for the server.
 bool GoesByPanels(const CheckedProduct& product);
+
+// Whether a message, of the request or of the reply, was refused for its size.
+bool IsTooLarge(const absl::Status& status);
 
 // Thread-safe.
 class LargeProducts {
