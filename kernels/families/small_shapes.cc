@@ -10,8 +10,7 @@ namespace gemm {
 namespace {
 
 // For the cost model, by shape: NVIDIA H200, 2026-11-30. Copies are hidden where they are of 16
-// bytes. A last stage that is not whole has elements to fill, and often rows of D that are not
-// aligned.
+// bytes. A last stage that is not whole has elements to fill.
 struct Cost {
   double math;
   double lone;
@@ -19,12 +18,13 @@ struct Cost {
   double start_seconds;
   double copy_4_seconds;     // of an element, copied by itself
   double copy_last_seconds;  // of an element of a stage that is not whole
+  double ragged;             // to be added to writing D, in times of it, where rows are not aligned
 };
 constexpr Cost kCosts[kSmallShapeCount] = {
-    {0.320, 0.210, 43, 1.6e-6, 0.042e-9, 0.2e-9},
-    {0.343, 0.304, 0, 2.0e-6, 0.053e-9, 0.2e-9},
-    {0.604, 0.437, 0, 2.4e-6, 0.041e-9, 0.5e-9},
-    {0.578, 0.413, 90, 1.8e-6, 0.031e-9, 0.1e-9},
+    {0.331, 0.205, 43, 1.69e-6, 0.039e-9, 0.11e-9, 0.1},
+    {0.443, 0.305, 17, 2.05e-6, 0.051e-9, 0.072e-9, 1.8},
+    {0.593, 0.404, 2, 2.26e-6, 0.034e-9, 0.24e-9, 1.4},
+    {0.583, 0.444, 42, 2.45e-6, 0.031e-9, 0.085e-9, 6.0},
 };
 
 // Whether rows come 16 bytes at a time: they lie along the right index, and aligned.
@@ -85,7 +85,8 @@ double SmallSeconds(std::span<const Problem> problems, const DeviceInfo& device,
     tiles += here;
     seconds += here * std::max(ModelTile(problem, device, tile, cost.math, k + cost.begin), bytes);
     longest = std::max(longest, ModelTile(problem, device, tile, cost.lone, k));
-    results += ModelResultSeconds(problem, device);
+    results += ModelResultSeconds(problem, device) *
+               (By16(problem.d, true, problem.batch_count) ? 1 : 1 + cost.ragged);
   }
   if (tiles == 0) return 0;
   // The last wave is as long as a full one.
