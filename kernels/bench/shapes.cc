@@ -172,6 +172,8 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
   cases.Add("shared", 12, 65, 2600, 2, {.padding = 1, .beta = 1});
   cases.Add("shared", 64, 24, 1024, 1, {.alignment_bytes = 256});
   cases.Add("cut", 65, 129, 516, 1, {.beta = 1});
+  // Narrow, and no row begins at a multiple of 16 bytes but the first.
+  cases.Add("ragged", 20, 602, 258, 2, {.beta = 1, .alignment_bytes = 256});
   // Small, but too long a sum for one thread.
   cases.Add("small", 70, 45, 300, 2, {.transpose_b = true, .padding = 1, .beta = 1});
   cases.Add("small", 64, 96, 512, 1, {.alignment_bytes = 256});
@@ -220,10 +222,25 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
   cases.Add("lanes", 1501, 16, 2049, 2, {.transpose_b = true, .padding = 4, .beta = 1});
   cases.Add("lanes", 3, 4101, 260, 17, {.broadcast_b = true, .beta = 1});
   cases.Add("lanes", 5, 130, 20000, 2, {.transpose_b = true, .padding = 1, .alpha = 2});
+  // Rows of every alignment in matrices that begin at multiples of 16 bytes.
+  for (int64_t narrow : {6, 14, 22, 34, 38}) {
+    for (int which = 0; which < 4; ++which) {
+      const bool a = (which & 1) != 0;
+      const bool b = (which & 2) != 0;
+      cases.Add("ragged", narrow, 1502, 298, 2, {.transpose_a = a, .transpose_b = b});
+      cases.Add("ragged", 1502, narrow, 298, 2, {.transpose_a = a, .transpose_b = b, .beta = 1});
+      // One of the operands alone.
+      cases.Add("ragged", narrow, 1504, 299, 1, {.transpose_a = a, .transpose_b = b});
+      cases.Add("ragged", narrow + 2, 1501, 300, 1, {.transpose_a = a, .transpose_b = b});
+    }
+  }
   // Strips that are whole, and one that is cut.
   cases.Add("lanes", 34, 8457, 520, 1, {.beta = 2});
   cases.Add("lanes", 8457, 33, 515, 2, {.transpose_b = true, .padding = 3, .beta = 1});
   if (dtype == DType::kF32) {
+    // One tile, of rows of every alignment.
+    AddTransposes(cases, 63, 64, 32773);
+    cases.Add("tile", 45, 62, 32770, 2, {.transpose_b = true});
     // Enough tiles of a narrow or a middling result that k is shared by warps alone.
     cases.Add("quarters", 12, 33000, 130, 1, {.alignment_bytes = 256});
     cases.Add("quarters", 33000, 13, 133, 1, {.transpose_a = true, .padding = 1, .beta = 1});

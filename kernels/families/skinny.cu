@@ -15,16 +15,19 @@
 //
 //   Up to 16 rows: 4 lanes, 32 of j, 2 or 3 stages of 33 to 57 KiB, up to two blocks a
 //   multiprocessor. Up to 32: 2 lanes, 64 of j; up to 64: 1 lane. One block, 2 or 3 stages of up to
-//   96 KiB.
+//   96 KiB. And 2 lanes with 16 of j, 8 x 4 results a thread, 4 stages of 48 KiB: strips so narrow
+//   that those of a short matrix fill the device, each with all of k.
 //
 // A warp has a ring of its own, of steps of the matrix and of x, which lie as in memory, k
-// contiguous or not: 16 bytes are four products of a line, or four lines of a product. Of rows that
-// are 16-byte aligned, from 8 rows of x on, steps come by boxes of the copy engine, one thread
-// asking, since other copies take as many issue slots as the arithmetic; below by cp.async. Of
-// other rows, and where no engine is, cp.async copies the aligned 16 bytes that hold an element of
-// the row of the matrix, so that it lies shifted by 0 to 3 elements, and the reader takes single
-// elements; x, being small, is copied by elements where it is not aligned. (A box cannot begin but
-// at a multiple of 16 bytes: the copy engine faults.) The same bits either way.
+// contiguous or not: 16 bytes are four products of a line, or four lines of a product. From 5 rows
+// of x on, steps come by boxes of the copy engine, since other copies take as many issue slots as
+// the arithmetic; below by cp.async. A box cannot begin but at a multiple of 16 bytes (the copy
+// engine faults), so of a matrix whose rows do not, each fourth row goes into a box of its own,
+// from the 16-byte boundary before it on: rows of a box lie shifted by as many elements, 0 to 3,
+// and the reader takes single elements. x is copied first to where its rows are aligned, while the
+// first boxes of the matrix are under way; only that of a tile of 64 x 64 comes shifted too. Up to
+// 8 rows with k contiguous, and where no engine is or matrices of a batch are shifted by different
+// distances, cp.async copies shifted rows, and x an element at a time. The same bits either way.
 //
 // Lanes are added by shuffles, warps through shared memory. k is cut into chunks where strips of j
 // do not fill the device, of more than 16 rows also of those strips alone that are left over when
@@ -34,6 +37,10 @@
 //   on their own   leaving their sums in the workspace to a second pass, elsewhere.
 // All add them in order, so they agree.
 //
+// Blocks that have a multiprocessor to themselves start while the kernel before ends: those that
+// fill one, and those of a launch of one wave, which ask for so much shared memory that no two
+// share one. Without that they would crowd on the first to become free.
+//
 // Why so (H200, 2026-11-30, 4096 x 4096, us): a ring shared by the block, its warps meeting at
 // every stage, 28 at 16 rows; a ring a warp, copied by its 32 threads, 23, of which half of the
 // instructions were addresses; by boxes 20.9 with 16 warps and 19.8 with 8, the rest of the shared
@@ -42,8 +49,9 @@
 // instead of blocks in turn, 20.6. Reading x costs half as much where neighbouring threads ask for
 // the same 16 bytes (2.1 cycles of 4), and no other sharing helps. Lost: clusters of 4, 30 us
 // against 21 with a second pass at 2048 x 32 x 2048, since 30 fit at once; 8 of j a thread up to 16
-// rows, 22 us at 16; every operand in four boxes of each fourth row, 1 to 3 us more from 16 rows
-// on, 8 cycles a box; steps of 16 for 24 and 32 rows, another 2 us.
+// rows, 22 us at 16; boxes of each fourth row up to 8 rows, 29 us for 25 at 8 x 4097 x 4096; steps
+// of 16 for 24 and 32 rows, another 2 us; two threads each way among four neighbours, which narrow
+// strips have, with 64 of j: 33.1 for 30.4 at 32 rows, since registers spill.
 
 #include <algorithm>
 #include <array>
@@ -56,7 +64,9 @@
 #include "kernels/cuda_status.h"
 #include "kernels/families/add_chunks.h"
 #include "kernels/families/families.h"
+#include "kernels/families/pack_rows.h"
 #include "kernels/families/skinny.cuh"
+#include "kernels/families/skinny_cut.h"
 #include "kernels/families/tensor_boxes.h"
 
 namespace gemm {
@@ -70,38 +80,16 @@ constexpr KernelConfig kConfigs[] = {
 constexpr int kClusters = 0;
 
 // Whether there is a copy engine for boxes.
-constexpr int kBoxes = 1;  // the variant of a plan
 bool HasBoxes(const DeviceInfo& device) { return device.compute_capability == 90; }
-
-// A number of rows of x for which there are kernels.
-struct RowCount {
-  int rows;
-  bool if_along = true;   // where x has k contiguous
-  bool if_across = true;  // where it has the rows contiguous
-  bool if_shifted = true;
-};
-// Whatever its rows, few are lines with k contiguous.
-constexpr RowCount kRowCounts[] = {{.rows = 1, .if_across = false},
-                                   {.rows = 2, .if_across = false},
-                                   {.rows = 4},
-                                   {.rows = 8},
-                                   {.rows = 16},
-                                   {.rows = 24, .if_shifted = false},
-                                   {.rows = 32},
-                                   {.rows = 40, .if_across = false},
-                                   {.rows = 48, .if_along = false},
-                                   {.rows = 64}};
-constexpr int kCounts = static_cast<int>(std::size(kRowCounts));
-static_assert(kRowCounts[kCounts - 1].rows >= kMostSkinnyTile);
-constexpr int kRowsByBoxes = 8;  // and more
-
-constexpr bool HasKernel(int index, bool x_along, SkinnyFeed feed) {
-  const RowCount& count = kRowCounts[index];
-  return (x_along ? count.if_along : count.if_across) &&
-         (feed == SkinnyFeed::kShifted
-              ? count.if_shifted
-              : (feed == SkinnyFeed::kBoxes) == (count.rows >= kRowsByBoxes));
+// A plan's variant: how many multiprocessors such a device has, or 0.
+int VariantOf(const DeviceInfo& device) {
+  return HasBoxes(device) ? std::max(1, device.multiprocessors) : 0;
 }
+
+template <int I>
+constexpr int kStripOf = kSkinnyRowCounts[I].Strip();
+template <int I, SkinnyFeed kFeed>
+using ShapeOf = SkinnyShape<kSkinnyRowCounts[I].rows, kFeed, kStripOf<I>>;
 
 // For the cost model: NVIDIA H200, 2026-11-30. Fractions are of the memory's rate by its clocks and
 // of the arithmetic peak.
@@ -109,48 +97,56 @@ constexpr double kMemoryFraction = 0.87;
 constexpr double kMathFraction = 0.66;
 // Of rows of any alignment: more of the memory's rows are read than the products have, and elements
 // are loaded one at a time.
-constexpr double kShiftedMemoryFraction = 0.6;
-constexpr double kShiftedMathFraction = 0.48;
+constexpr double kShiftedMemoryFraction = 0.65;
+constexpr double kShiftedMathFraction = 0.56;
 constexpr double kShiftedFewFraction = 0.32;  // up to 16 rows
 constexpr double kBegin = 100;                // beginning and ending a block, in products
 constexpr double kStartSeconds = 2.6e-6;
 constexpr double kClusterSeconds = 1.0e-6;
 constexpr double kSecondPassSeconds = 2.1e-6;
+constexpr double kPackSeconds = 3.0e-6;
 constexpr double kPartialBytesPerSecond = 2.5e12;
 
 constexpr int64_t kMaxGridX = (int64_t{1} << 31) - 1;
 constexpr int64_t kMaxGridZ = 65535;
-constexpr int64_t kTogether = 2;         // blocks of a cluster
-constexpr int64_t kEnoughBlocks = 1024;  // fill any device without a cut of k
-constexpr int64_t kMaxPartialBytes = int64_t{64} << 20;
+constexpr size_t kLoneSharedBytes = size_t{117} << 10;  // more than half of a multiprocessor's
+
+// Of one operand.
+template <int kCount>
+struct SkinnyMaps {
+  CUtensorMap of[kCount];
+};
+template <int I, SkinnyFeed kFeed>
+constexpr int kMaps = ShapeOf<I, kFeed>::kQuartered ? kSkinnyQuarters : 1;
 
 template <int I, bool kXAlong, bool kAlong, SkinnyFeed kFeed>
-__global__ void __launch_bounds__(kSkinnyThreads, SkinnyShape<kRowCounts[I].rows, kFeed>::kBlocks)
-    Skinny(const __grid_constant__ CUtensorMap map_x,
-           const __grid_constant__ CUtensorMap map_matrix, const __grid_constant__ SkinnyGemm g) {
-  using Shape = SkinnyShape<kRowCounts[I].rows, kFeed>;
-  if constexpr (kFeed != SkinnyFeed::kBoxes) {
+__global__ void __launch_bounds__(kSkinnyThreads, ShapeOf<I, kFeed>::kBlocks)
+    Skinny(const __grid_constant__ SkinnyMaps<kMaps<I, kFeed>> maps_x,
+           const __grid_constant__ SkinnyMaps<kMaps<I, kFeed>> maps_matrix,
+           const __grid_constant__ SkinnyGemm g) {
+  using Shape = ShapeOf<I, kFeed>;
+  if constexpr (!Shape::kEngine) {
     SkinnyMultiply<Shape, kXAlong, kAlong>(g, nullptr, nullptr);
   } else {
 #if __CUDA_ARCH__ >= 900
-    SkinnyMultiply<Shape, kXAlong, kAlong>(g, &map_x, &map_matrix);
+    SkinnyMultiply<Shape, kXAlong, kAlong>(g, maps_x.of, maps_matrix.of);
 #endif
   }
 }
 
 struct Kernel {
-  void (*function)(CUtensorMap, CUtensorMap, SkinnyGemm) = nullptr;
+  const void* function = nullptr;
   int step = 0;
   size_t shared_bytes = 0;
   bool alone = false;  // a block fills a multiprocessor
 };
 
 template <int I, bool kXAlong, bool kAlong, SkinnyFeed kFeed>
-constexpr Kernel KernelOf() {
-  if constexpr (HasKernel(I, kXAlong, kFeed)) {
-    using Shape = SkinnyShape<kRowCounts[I].rows, kFeed>;
-    return {Skinny<I, kXAlong, kAlong, kFeed>, Shape::kStep, Shape::kSharedBytes,
-            Shape::kBlocks == 1};
+Kernel KernelOf() {
+  if constexpr (HasSkinnyKernel(I, kXAlong, kFeed)) {
+    using Shape = ShapeOf<I, kFeed>;
+    return {reinterpret_cast<const void*>(&Skinny<I, kXAlong, kAlong, kFeed>), Shape::kStep,
+            Shape::kSharedBytes, Shape::kBlocks == 1};
   } else {
     return {};
   }
@@ -161,177 +157,69 @@ struct KernelsOfFeed {
   Kernel by_layout[2][2];
 };
 template <int I, SkinnyFeed kFeed>
-constexpr KernelsOfFeed kKernelsOfFeed = {
-    {{KernelOf<I, false, false, kFeed>(), KernelOf<I, false, true, kFeed>()},
-     {KernelOf<I, true, false, kFeed>(), KernelOf<I, true, true, kFeed>()}}};
-constexpr auto kKernels = []<int... I>(std::integer_sequence<int, I...>) {
-  return std::array{std::array{kKernelsOfFeed<I, SkinnyFeed::kCopies>,
-                               kKernelsOfFeed<I, SkinnyFeed::kBoxes>,
-                               kKernelsOfFeed<I, SkinnyFeed::kShifted>}...};
+KernelsOfFeed KernelsOf() {
+  return {{{KernelOf<I, false, false, kFeed>(), KernelOf<I, false, true, kFeed>()},
+           {KernelOf<I, true, false, kFeed>(), KernelOf<I, true, true, kFeed>()}}};
 }
-(std::make_integer_sequence<int, kCounts>());
-constexpr SkinnyFeed kFeeds[] = {SkinnyFeed::kCopies, SkinnyFeed::kBoxes, SkinnyFeed::kShifted};
-
+const auto kKernels = []<int... I>(std::integer_sequence<int, I...>) {
+  return std::array{std::array{
+      KernelsOf<I, SkinnyFeed::kCopies>(), KernelsOf<I, SkinnyFeed::kBoxes>(),
+      KernelsOf<I, SkinnyFeed::kShifted>(), KernelsOf<I, SkinnyFeed::kShiftedBoxes>()}...};
+}
+(std::make_integer_sequence<int, kSkinnyCounts>());
+constexpr SkinnyFeed kFeeds[] = {SkinnyFeed::kCopies, SkinnyFeed::kBoxes, SkinnyFeed::kShifted,
+                                 SkinnyFeed::kShiftedBoxes};
 const Kernel& KernelAt(int index, SkinnyFeed feed, bool x_along, bool along) {
   return kKernels[static_cast<size_t>(index)][static_cast<size_t>(feed)]
       .by_layout[x_along ? 1 : 0][along ? 1 : 0];
 }
 
-// One operand: `lines` rows of x, or of j, and how they lie.
-struct Side {
-  int64_t lines;
-  int64_t line_stride;
-  int64_t k_stride;
-  int64_t batch_stride;
-  bool along;       // k is contiguous, or taken for it
-  bool aligned_16;  // so are four elements in a row, along what is contiguous
-
-  // `base_16`: it begins at a multiple of 16 bytes. Few lines are taken for lines with k
-  // contiguous.
-  Side(const Problem& problem, bool of_a, int64_t line_count, bool few, bool base_16)
-      : lines(line_count) {
-    const MatrixLayout& layout = of_a ? problem.a : problem.b;
-    const bool k_first = of_a != layout.transposed;
-    line_stride = k_first ? layout.ld : 1;
-    k_stride = k_first ? 1 : layout.ld;
-    batch_stride = layout.batch_stride;
-    along = few || k_stride == 1;
-    const int64_t stride = along ? line_stride : k_stride;
-    aligned_16 = base_16 && (along ? k_stride : line_stride) == 1 &&
-                 ((along && lines == 1) || stride % 4 == 0) &&
-                 (problem.batch_count == 1 || batch_stride % 4 == 0);
-  }
-
-  // Whether the copy engine can count it.
-  bool Boxable(const Problem& problem) const {
-    constexpr int64_t kMost = (int64_t{1} << 31) - 1;
-    constexpr int64_t kMostStride = (int64_t{1} << 38) - 1;  // elements
-    return aligned_16 && lines <= kMost && problem.k <= kMost && problem.batch_count <= kMost &&
-           std::max(line_stride, k_stride) <= kMostStride && batch_stride <= kMostStride;
-  }
-
-  bool OneForAll(const Problem& problem) const {
-    return problem.batch_count == 1 || batch_stride == 0;
-  }
-
-  TensorBoxes Boxes(const Problem& problem, const float* base, int box_lines, int step,
-                    int swizzle_bytes) const {
-    TensorBoxes boxes;
-    boxes.base = base;
-    boxes.outer = along ? problem.k : lines;
-    boxes.depth = along ? lines : problem.k;
-    boxes.matrices = OneForAll(problem) ? 1 : problem.batch_count;
-    // Of one line any multiple of 16 bytes will do.
-    boxes.depth_stride = along && lines == 1 ? 4 : along ? line_stride : k_stride;
-    boxes.matrix_stride = batch_stride;
-    boxes.box_outer = along ? step : box_lines;
-    boxes.box_depth = along ? box_lines : step;
-    boxes.swizzle_bytes = swizzle_bytes;
-    return boxes;
-  }
-};
-
-enum class Way { kOneByOne, kCluster, kSecondPass };
-
-// Which operand is x, and how the launch is cut.
-struct Cut {
-  bool x_is_a;
-  int64_t rows;
-  int64_t length;
-  Side x;
-  Side matrix;
-  SkinnyFeed feed;
-  int rows_index;
-  LaneOrder order;
-  Way way;
-  int64_t pitch;             // of sums in the workspace
-  int64_t partial_elements;  // 0 but for a second pass
-
-  const Kernel& KernelOf() const { return KernelAt(rows_index, feed, x.along, matrix.along); }
-  int64_t Blocks() const {
-    return order.whole_strips +
-           (order.strips - order.whole_strips) * (way == Way::kOneByOne ? 1 : order.chunks);
-  }
-};
-
-// `boxes`: the device has a copy engine. `a_16`, `b_16`: the operand begins at a multiple of 16
-// bytes.
-Cut CutOf(const Problem& problem, int config, bool boxes, bool a_16, bool b_16) {
-  const bool x_is_a = problem.m <= problem.n;
-  const int64_t rows = std::min(problem.m, problem.n);
-  const int64_t length = std::max(problem.m, problem.n);
-  const bool few = rows <= 2;
-  Cut cut = {
-      .x_is_a = x_is_a,
-      .rows = rows,
-      .length = length,
-      .x = Side(problem, x_is_a, rows, few, x_is_a ? a_16 : b_16),
-      .matrix = Side(problem, !x_is_a, length, false, x_is_a ? b_16 : a_16),
-      .feed = SkinnyFeed::kShifted,
-      .rows_index = 0,
-      .order = LaneOrder(problem),
-      .way = Way::kOneByOne,
-      .pitch = 0,
-      .partial_elements = 0,
-  };
-  if (rows <= kRowsByBoxes / 2) {
-    if (cut.matrix.aligned_16) cut.feed = SkinnyFeed::kCopies;
-  } else if (boxes && ReadsAB(problem) && cut.x.Boxable(problem) && cut.matrix.Boxable(problem)) {
-    cut.feed = SkinnyFeed::kBoxes;
-  }
-  while (kRowCounts[cut.rows_index].rows < rows ||
-         !HasKernel(cut.rows_index, cut.x.along, cut.feed)) {
-    ++cut.rows_index;
-  }
-  LaneOrder& order = cut.order;
-  if (!ReadsAB(problem)) {
-    order.whole_strips = 0;
-    order.chunks = 1;
-  }
-  if (order.chunks == 1 ||
-      order.strips > kEnoughBlocks / std::max<int64_t>(1, problem.batch_count)) {
-    return cut;
-  }
-  // Fits: few strips and few matrices.
-  cut.pitch = TilesOf(length - order.whole_strips * SkinnyStrip(rows), 4) * 4;
-  const int64_t elements = order.chunks * rows * cut.pitch * problem.batch_count;
-  if (config == kClusters && order.chunks == kTogether && order.whole_strips == 0) {
-    cut.way = Way::kCluster;
-  } else if (elements <= kMaxPartialBytes / static_cast<int64_t>(sizeof(float))) {
-    cut.way = Way::kSecondPass;
-    cut.partial_elements = elements;
-  }
-  return cut;
+bool ByEngine(SkinnyFeed feed) {
+  return feed == SkinnyFeed::kBoxes || feed == SkinnyFeed::kShiftedBoxes;
+}
+const Kernel& KernelFor(const SkinnyCut& cut) {
+  return KernelAt(cut.rows_index, cut.feed, cut.x.along, cut.matrix.along);
 }
 
-Cut CutOf(const Problem& problem, const DeviceInfo& device, int config) {
-  return CutOf(problem, config, HasBoxes(device), problem.a.alignment_bytes % 16 == 0,
-               problem.b.alignment_bytes % 16 == 0);
+SkinnyCut CutOf(const Problem& problem, const DeviceInfo& device, int config) {
+  return CutSkinny(problem, config == kClusters, HasBoxes(device),
+                   problem.a.alignment_bytes % 16 == 0, problem.b.alignment_bytes % 16 == 0);
+}
+
+size_t PackedBytes(const SkinnyCut& cut) {
+  return static_cast<size_t>(cut.packed_elements) * sizeof(float);
+}
+size_t PartialBytes(const SkinnyCut& cut) {
+  return static_cast<size_t>(cut.partial_elements) * sizeof(float);
 }
 
 struct LaunchRecord {
   SkinnyGemm args;
-  TensorBoxes boxes_x;
-  TensorBoxes boxes_matrix;
+  RowPacking packing;  // of x, if it has rows
+  TensorBoxes boxes_x[kSkinnyQuarters];
+  TensorBoxes boxes_matrix[kSkinnyQuarters];
   SkinnyFeed feed;
   int rows_index;
   bool x_along;
   bool along;
   bool cluster;
   bool second_pass;
+  size_t shared_bytes;
   unsigned blocks;
   unsigned planes;
 };
 static_assert(std::is_trivially_copyable_v<LaunchRecord> && alignof(LaunchRecord) <= 16);
 
 // The patterns of SkinnySide::UnitAt.
-int SwizzleOfX(int rows, bool along) { return along ? 0 : rows == 8 ? 32 : rows == 16 ? 64 : 0; }
+int SwizzleOfX(const SkinnyRowCount& count, bool along) {
+  return along ? (count.narrow ? 128 : 0) : count.rows == 8 ? 32 : count.rows == 16 ? 64 : 0;
+}
 int SwizzleOfMatrix(int step, bool along) { return along ? 4 * step : 0; }
 
 LaunchRecord Record(const Problem& problem, const Operands& operands, const Plan& plan) {
   const auto at_16 = [](const void* base) { return reinterpret_cast<uintptr_t>(base) % 16 == 0; };
-  const Cut cut =
-      CutOf(problem, plan.config, plan.variant == kBoxes, at_16(operands.a), at_16(operands.b));
+  const SkinnyCut cut = CutSkinny(problem, plan.config == kClusters, plan.variant > 0,
+                                  at_16(operands.a), at_16(operands.b));
   LaunchRecord record;
   std::memset(static_cast<void*>(&record), 0, sizeof(record));
   SkinnyGemm& g = record.args;
@@ -348,28 +236,56 @@ LaunchRecord Record(const Problem& problem, const Operands& operands, const Plan
   g.matrix_row = cut.matrix.line_stride;
   g.matrix_column = cut.matrix.k_stride;
   g.matrix_batch = cut.matrix.batch_stride;
-  if (cut.feed == SkinnyFeed::kBoxes) {
-    const int rows = kRowCounts[cut.rows_index].rows;
-    const int step = cut.KernelOf().step;
-    record.boxes_x = cut.x.Boxes(problem, g.x, rows, step, SwizzleOfX(rows, cut.x.along));
-    record.boxes_matrix = cut.matrix.Boxes(problem, g.matrix, SkinnyStrip(rows), step,
-                                           SwizzleOfMatrix(step, cut.matrix.along));
-    g.box_step_x = cut.x.OneForAll(problem) ? 0 : 1;
+  if (ByEngine(cut.feed)) {
+    const int rows = kSkinnyRowCounts[cut.rows_index].rows;
+    const auto strip = static_cast<int>(cut.order.strip);
+    const int step = KernelFor(cut).step;
+    SkinnyOperand x = cut.x;
+    if (cut.packs_x) {
+      x = cut.x.Packed(problem);
+      record.packing = {.from = g.x,
+                        .row_stride = cut.x.along ? cut.x.line_stride : cut.x.k_stride,
+                        .batch_stride = cut.x.batch_stride,
+                        .rows = cut.x.Rows(problem),
+                        .elements = cut.x.RowElements(problem),
+                        .matrices = cut.x.OneForAll(problem) ? 1 : problem.batch_count,
+                        .to = nullptr,
+                        .pitch = x.along ? x.line_stride : x.k_stride};
+    }
+    if (!cut.XIsQuartered()) {
+      record.boxes_x[0] =
+          x.Boxes(problem, g.x, rows, step, SwizzleOfX(kSkinnyRowCounts[cut.rows_index], x.along));
+    }
+    if (cut.feed == SkinnyFeed::kBoxes) {
+      record.boxes_matrix[0] =
+          cut.matrix.Boxes(problem, g.matrix, strip, step, SwizzleOfMatrix(step, cut.matrix.along));
+    }
+    for (int q = 0; q < kSkinnyQuarters && cut.feed == SkinnyFeed::kShiftedBoxes; ++q) {
+      if (cut.XIsQuartered()) record.boxes_x[q] = x.QuarterBoxes(problem, g.x, q, rows, step);
+      record.boxes_matrix[q] = cut.matrix.QuarterBoxes(problem, g.matrix, q, strip, step);
+    }
+    g.box_step_x = x.OneForAll(problem) ? 0 : 1;
     g.box_step_matrix = cut.matrix.OneForAll(problem) ? 0 : 1;
   }
+  g.x_is_packed = cut.packs_x;
   g.whole_strips = cut.order.whole_strips;
   g.chunks = static_cast<int>(cut.order.chunks);
-  g.chunk_blocks = cut.way == Way::kOneByOne ? 1 : g.chunks;
+  g.chunk_blocks = cut.way == SkinnyWay::kOneByOne ? 1 : g.chunks;
   g.chunk_length = cut.order.chunk_length;
   g.pitch = cut.pitch;
   record.feed = cut.feed;
   record.rows_index = cut.rows_index;
   record.x_along = cut.x.along;
   record.along = cut.matrix.along;
-  record.cluster = cut.way == Way::kCluster;
-  record.second_pass = cut.way == Way::kSecondPass;
+  record.cluster = cut.way == SkinnyWay::kCluster;
+  record.second_pass = cut.way == SkinnyWay::kSecondPass;
   record.blocks = static_cast<unsigned>(cut.Blocks());
   record.planes = static_cast<unsigned>(std::min(problem.batch_count, kMaxGridZ));
+  // Blocks of one wave do not share multiprocessors, and those that could are kept from it.
+  const bool one_wave = int64_t{record.blocks} * record.planes <= plan.variant;
+  g.alone = KernelFor(cut).alone || one_wave;
+  record.shared_bytes = KernelFor(cut).shared_bytes;
+  if (one_wave) record.shared_bytes = std::max(record.shared_bytes, kLoneSharedBytes);
   return record;
 }
 
@@ -398,13 +314,13 @@ class Family final : public KernelFamily {
     if (NumericsOf(problem) != NumericsClass::kChunkedLanes) {
       return "sums in chunked_lanes, this product in " + std::string(NameOf(NumericsOf(problem)));
     }
-    const Cut cut = CutOf(problem, device, config);
+    const SkinnyCut cut = CutOf(problem, device, config);
     if (cut.Blocks() > kMaxGridX) return "n or m needs more than 2^31 - 1 blocks";
     if ((cut.order.whole_strips > 0 ? problem.k : cut.order.chunk_length) >
         kMaxGridX - kLaneRound) {
       return "k has chunks of 2^31 or more";
     }
-    const size_t shared_bytes = cut.KernelOf().shared_bytes;
+    const size_t shared_bytes = KernelFor(cut).shared_bytes;
     if (shared_bytes > device.shared_bytes_per_block) {
       return "needs " + std::to_string(shared_bytes) + " bytes of shared memory a block";
     }
@@ -412,12 +328,12 @@ class Family final : public KernelFamily {
   }
 
   double ModelSeconds(const Problem& problem, const DeviceInfo& device, int config) const override {
-    const Cut cut = CutOf(problem, device, config);
+    const SkinnyCut cut = CutOf(problem, device, config);
     const double multiprocessors = std::max(1, device.multiprocessors);
     const auto length = static_cast<double>(cut.length);
     const auto batch = static_cast<double>(problem.batch_count);
     const auto k = static_cast<double>(ReadsAB(problem) ? problem.k : 0);
-    const bool cut_up = cut.way != Way::kOneByOne;
+    const bool cut_up = cut.way != SkinnyWay::kOneByOne;
     const auto chunks = static_cast<double>(cut_up ? cut.order.chunks : 1);
     const auto whole = static_cast<double>(cut_up ? cut.order.whole_strips : 0);
     const double cut_blocks = (static_cast<double>(cut.order.strips) - whole) * chunks;
@@ -426,14 +342,14 @@ class Family final : public KernelFamily {
         kBegin + (cut_up ? std::min(k, static_cast<double>(cut.order.chunk_length)) : k);
     const double waves_k = std::ceil(batch * whole / multiprocessors) * (kBegin + k) +
                            std::ceil(batch * cut_blocks / multiprocessors) * block_k;
-    const int rows = kRowCounts[cut.rows_index].rows;
-    const bool shifted = cut.feed == SkinnyFeed::kShifted;
+    const int rows = kSkinnyRowCounts[cut.rows_index].rows;
+    const bool shifted = cut.feed == SkinnyFeed::kShifted || cut.feed == SkinnyFeed::kShiftedBoxes;
     const double math_fraction = !shifted    ? kMathFraction
                                  : rows > 16 ? kShiftedMathFraction
                                              : kShiftedFewFraction;
     const double math_rate =
         math_fraction * std::max(1.0, device.f32_flops_per_second) / multiprocessors;
-    const double strip = static_cast<double>(SkinnyStrip(cut.rows));
+    const auto strip = static_cast<double>(cut.order.strip);
     const double product_seconds = 2.0 * rows * strip / math_rate;
     // A block alone on a multiprocessor draws 1.1 times that one's share of the memory's rate.
     const double busy = std::min(1.0, 1.1 * blocks / multiprocessors);
@@ -445,30 +361,34 @@ class Family final : public KernelFamily {
                                             device.memory_bytes_per_second);
     const double partial_bytes = 2.0 * sizeof(float) * static_cast<double>(cut.partial_elements);
     return kStartSeconds + std::max(waves_k * product_seconds, memory) +
-           (cut.way == Way::kCluster ? kClusterSeconds : 0) +
-           (cut.way == Way::kSecondPass
+           (cut.way == SkinnyWay::kCluster ? kClusterSeconds : 0) +
+           (cut.packs_x ? kPackSeconds : 0) +
+           (cut.way == SkinnyWay::kSecondPass
                 ? kSecondPassSeconds + partial_bytes / kPartialBytesPerSecond
                 : 0);
   }
 
   cudaError_t Prepare(const DeviceInfo& device) const override {
-    for (int i = 0; i < kCounts; ++i) {
+    for (int i = 0; i < kSkinnyCounts; ++i) {
       for (SkinnyFeed feed : kFeeds) {
         for (int layout = 0; layout < 4; ++layout) {
           const Kernel& kernel = KernelAt(i, feed, layout / 2 != 0, layout % 2 != 0);
-          const bool boxes = feed == SkinnyFeed::kBoxes;
-          if (kernel.function == nullptr || (boxes && !HasBoxes(device))) continue;
+          if (kernel.function == nullptr || (ByEngine(feed) && !HasBoxes(device))) continue;
           cudaFuncAttributes attributes;
           GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, kernel.function));
           // WhyNot refuses what does not fit.
           if (kernel.shared_bytes > device.shared_bytes_per_block) continue;
+          const size_t shared_bytes = HasBoxes(device)
+                                          ? std::max(kernel.shared_bytes, kLoneSharedBytes)
+                                          : kernel.shared_bytes;
           GEMM_RETURN_IF_CUDA_ERROR(
               cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                   static_cast<int>(kernel.shared_bytes)));
+                                   static_cast<int>(shared_bytes)));
         }
       }
     }
     if (HasBoxes(device)) GEMM_RETURN_IF_CUDA_ERROR(PrepareTensorMaps());
+    GEMM_RETURN_IF_CUDA_ERROR(PreparePackRows());
     return PrepareAddChunks();
   }
 
@@ -476,14 +396,13 @@ class Family final : public KernelFamily {
                 int config) const override {
     Plan plan;
     plan.config = config;
-    plan.variant = HasBoxes(device) ? kBoxes : 0;
+    plan.variant = VariantOf(device);
     for (const Problem& problem : problems) {
       if (IsEmpty(problem)) continue;
-      const Cut cut = CutOf(problem, device, config);
-      plan.launches += cut.way == Way::kSecondPass ? 2 : 1;
+      const SkinnyCut cut = CutOf(problem, device, config);
+      plan.launches += 1 + (cut.way == SkinnyWay::kSecondPass ? 1 : 0) + (cut.packs_x ? 1 : 0);
       plan.args_bytes += sizeof(LaunchRecord);
-      plan.workspace_bytes =
-          std::max(plan.workspace_bytes, static_cast<size_t>(cut.partial_elements) * sizeof(float));
+      plan.workspace_bytes = std::max(plan.workspace_bytes, PackedBytes(cut) + PartialBytes(cut));
     }
     return plan;
   }
@@ -506,7 +425,14 @@ class Family final : public KernelFamily {
       LaunchRecord record;
       std::memcpy(&record, in + at, sizeof(record));
       SkinnyGemm& g = record.args;
-      if (record.second_pass) g.partial = static_cast<float*>(workspace);
+      auto* work = static_cast<float*>(workspace);
+      if (record.packing.rows > 0) {
+        record.packing.to = work;
+        record.boxes_x[0].base = work;
+        GEMM_RETURN_IF_CUDA_ERROR(LaunchPackRows(record.packing, stream));
+        work += record.packing.matrices * record.packing.rows * record.packing.pitch;
+      }
+      if (record.second_pass) g.partial = work;
       const Kernel& kernel = KernelAt(record.rows_index, record.feed, record.x_along, record.along);
       cudaLaunchAttribute attributes[2];
       unsigned used = 0;
@@ -519,7 +445,7 @@ class Family final : public KernelFamily {
       }
       // Started while the one before ends, where its blocks have a multiprocessor to themselves
       // and so cannot crowd.
-      if (kernel.alone) {
+      if (g.alone) {
         attributes[used].id = cudaLaunchAttributeProgrammaticStreamSerialization;
         attributes[used].val.programmaticStreamSerializationAllowed = 1;
         ++used;
@@ -527,20 +453,26 @@ class Family final : public KernelFamily {
       cudaLaunchConfig_t launch = {};
       launch.gridDim = dim3(record.blocks, 1, record.planes);
       launch.blockDim = dim3(kSkinnyThreads);
-      launch.dynamicSmemBytes = kernel.shared_bytes;
+      launch.dynamicSmemBytes = record.shared_bytes;
       launch.stream = stream;
       launch.attrs = attributes;
       launch.numAttrs = used;
-      CUtensorMap map_x = {};
-      CUtensorMap map_matrix = {};
-      if (record.feed == SkinnyFeed::kBoxes) {
-        GEMM_RETURN_IF_CUDA_ERROR(MakeTensorMap(record.boxes_x, &map_x));
-        GEMM_RETURN_IF_CUDA_ERROR(MakeTensorMap(record.boxes_matrix, &map_matrix));
+      CUtensorMap maps_x[kSkinnyQuarters] = {};
+      CUtensorMap maps_matrix[kSkinnyQuarters] = {};
+      for (int q = 0; q < kSkinnyQuarters; ++q) {
+        if (record.boxes_x[q].base != nullptr) {
+          GEMM_RETURN_IF_CUDA_ERROR(MakeTensorMap(record.boxes_x[q], &maps_x[q]));
+        }
+        if (record.boxes_matrix[q].base != nullptr) {
+          GEMM_RETURN_IF_CUDA_ERROR(MakeTensorMap(record.boxes_matrix[q], &maps_matrix[q]));
+        }
       }
-      GEMM_RETURN_IF_CUDA_ERROR(cudaLaunchKernelEx(&launch, kernel.function, map_x, map_matrix, g));
+      // Kernels of one map take the first.
+      void* parameters[] = {maps_x, maps_matrix, &g};
+      GEMM_RETURN_IF_CUDA_ERROR(cudaLaunchKernelExC(&launch, kernel.function, parameters));
       if (record.second_pass) {
         GEMM_RETURN_IF_CUDA_ERROR(
-            LaunchSecondPass(g, SkinnyStrip(kRowCounts[record.rows_index].rows), stream));
+            LaunchSecondPass(g, kSkinnyRowCounts[record.rows_index].Strip(), stream));
       }
     }
     return cudaGetLastError();

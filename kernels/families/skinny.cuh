@@ -43,11 +43,10 @@ __device__ __forceinline__ int AddLanes(int lane, float (&values)[kValues]) {
 template <typename Shape, bool kXAlong, bool kMatrixAlong>
 class SkinnyStream {
  public:
-  static constexpr bool kBoxes = Shape::kFeed == SkinnyFeed::kBoxes;
-  static constexpr bool kShifted = Shape::kFeed == SkinnyFeed::kShifted;
-  using X = SkinnySide<true, kXAlong, Shape::kRows, Shape::kGranules, Shape::kTeams, false>;
-  using Matrix =
-      SkinnySide<false, kMatrixAlong, Shape::kStrip, Shape::kGranules, kSkinnyGroups, kShifted>;
+  static constexpr bool kBoxes = Shape::kEngine;
+  using X = SkinnySide<true, kXAlong, Shape::kRows, Shape::kGranules, Shape::kTeams, Shape::kXRows>;
+  using Matrix = SkinnySide<false, kMatrixAlong, Shape::kStrip, Shape::kGranules, Shape::kGroups,
+                            Shape::kMatrixRows>;
   static_assert(4 * X::kRows * X::kPitch <= Shape::kXBytes &&
                 4 * Matrix::kRows * Matrix::kPitch <= Shape::kMatrixBytes);
   static constexpr int kLanes = LanesOf(Shape::kRows);
@@ -71,13 +70,20 @@ class SkinnyStream {
   }
 
   __device__ __forceinline__ static int Thread() { return static_cast<int>(threadIdx.x) % 32; }
-  __device__ __forceinline__ static int Group() { return Thread() % kSkinnyGroups; }
   // Half a warp has two teams where x's rows lie side by side, and two lanes where k does: of x it
-  // reads 32 bytes in a row.
-  static constexpr int kLaneUnit = kXAlong ? kSkinnyGroups : 32 / kLanes;
-  static constexpr int kTeamUnit = kXAlong ? kSkinnyGroups * kLanes : kSkinnyGroups;
+  // reads 32 bytes in a row. Of a narrow strip it has one lane, and each four neighbours ask for
+  // two addresses of either operand.
+  static constexpr int kLaneUnit = kXAlong && !Shape::kNarrow ? Shape::kGroups : 32 / kLanes;
+  static constexpr int kTeamUnit = kXAlong ? Shape::kGroups * kLanes : Shape::kGroups;
+  __device__ __forceinline__ static int Group() {
+    if constexpr (Shape::kNarrow) return Thread() % 2 + Thread() / 4 % 2 * 2;
+    return Thread() % Shape::kGroups;
+  }
   __device__ __forceinline__ static int Lane() { return Thread() / kLaneUnit % kLanes; }
-  __device__ __forceinline__ static int Team() { return Thread() / kTeamUnit % Shape::kTeams; }
+  __device__ __forceinline__ static int Team() {
+    if constexpr (Shape::kNarrow) return Thread() / 2 % 2 + Thread() / 8 % 2 * 2;
+    return Thread() / kTeamUnit % Shape::kTeams;
+  }
 
   // The warp's sums of the chunk of `count` products from `begin` on.
   __device__ __forceinline__ void Sum(int64_t batch, int64_t begin, int count, int64_t j0,
@@ -92,15 +98,26 @@ class SkinnyStream {
       const int last = min(left_ - rounds * kLaneRound, kLaneBlock);
       steps_ = rounds * kStepsABlock + (last - 1) / Shape::kStep + 1;
     }
-    if constexpr (kShifted) {
-      shifts_.template Set<Matrix>(MatrixAt(first_),
-                                   kMatrixAlong ? g_.matrix_row : g_.matrix_column, Group());
+    if constexpr (Matrix::kShifted) {
+      matrix_shifts_.template Set<Matrix>(MatrixAt(first_),
+                                          kMatrixAlong ? g_.matrix_row : g_.matrix_column, Group());
+    }
+    if constexpr (X::kShifted) {
+      x_shifts_.template Set<X>(XAt(first_), kXAlong ? g_.x_row : g_.x_column, Team());
     }
     // Boxes are asked for a whole ring ahead. Other copies come a step later, so that a step's
     // threads wait once, for theirs and for each other.
     constexpr int kAhead = kBoxes ? Shape::kStages : Shape::kStages - 1;
+    if (kBoxes && g_.x_is_packed) {
 #pragma unroll 1
-    for (int s = 0; s < kAhead; ++s) Fetch(s, (slot_ + s) % Shape::kStages);
+      for (int s = 0; s < kAhead; ++s) Fetch<true, false>(s, (slot_ + s) % Shape::kStages);
+      WaitForKernelBefore();
+#pragma unroll 1
+      for (int s = 0; s < kAhead; ++s) Fetch<false, true>(s, (slot_ + s) % Shape::kStages);
+    } else {
+#pragma unroll 1
+      for (int s = 0; s < kAhead; ++s) Fetch(s, (slot_ + s) % Shape::kStages);
+    }
 #pragma unroll
     for (float& value : sum) value = 0;
 #pragma unroll 1
@@ -128,21 +145,29 @@ class SkinnyStream {
  private:
   static constexpr int kStepsABlock = kLaneBlock / Shape::kStep;
 
+  template <bool kFetchMatrix = true, bool kFetchX = true>
   __device__ __forceinline__ void Fetch(int step, int slot) {
     if (step < steps_) {
       const int l = step / kStepsABlock * kLaneRound + step % kStepsABlock * Shape::kStep;
       const uint32_t matrix_to = matrix_at_ + slot * Shape::kMatrixBytes;
       const uint32_t x_to = x_at_ + slot * Shape::kXBytes;
       if constexpr (kBoxes) {
-        if (Thread() == 0) {
+        using MatrixBoxes = SkinnyBoxes<Matrix>;
+        using XBoxes = SkinnyBoxes<X>;
+        if (Thread() < MatrixBoxes::kBoxes) {
           const uint32_t full = full_ + 8 * slot;
           const int k = static_cast<int>(first_) + l;
           const int j = static_cast<int>(j0_);
           const int batch = static_cast<int>(batch_);
-          BarrierArriveExpecting(full, 4 * Shape::kStep * (Shape::kStrip + Shape::kRows));
-          CopyBox(matrix_to, map_matrix_, kMatrixAlong ? k : j, kMatrixAlong ? j : k,
-                  batch * g_.box_step_matrix, full);
-          CopyBox(x_to, map_x_, kXAlong ? k : 0, kXAlong ? 0 : k, batch * g_.box_step_x, full);
+          const bool first = MatrixBoxes::kBoxes == 1 || Thread() == 0;
+          if (kFetchMatrix) {
+            if (first) BarrierArriveExpecting(full, MatrixBoxes::kBytes + XBoxes::kBytes);
+            MatrixBoxes::Copy(matrix_to, map_matrix_, j, k, batch * g_.box_step_matrix, Thread(),
+                              full);
+          }
+          if (kFetchX && (first || XBoxes::kBoxes == MatrixBoxes::kBoxes)) {
+            XBoxes::Copy(x_to, map_x_, 0, k, batch * g_.box_step_x, Thread(), full);
+          }
         }
       } else {
         const int64_t k = first_ + l;
@@ -175,13 +200,13 @@ class SkinnyStream {
       if constexpr (kMatrixAlong) {
 #pragma unroll
         for (int j = 0; j < kColumns; ++j) {
-          LoadFour<Matrix>(matrix, shifts_, granule, j, 0, Group(), b[j]);
+          LoadFour<Matrix>(matrix, matrix_shifts_, granule, j, 0, Group(), b[j]);
         }
       } else {
 #pragma unroll
         for (int i = 0; i < kColumns * kLaneGranule; i += 4) {
           float four[4];
-          LoadFour<Matrix>(matrix, shifts_, granule, i / 16, i / 4 % 4, Group(), four);
+          LoadFour<Matrix>(matrix, matrix_shifts_, granule, i / 16, i / 4 % 4, Group(), four);
 #pragma unroll
           for (int e = 0; e < 4; ++e) b[i / 16 * 4 + e][i / 4 % 4] = four[e];
         }
@@ -189,13 +214,30 @@ class SkinnyStream {
       const auto multiply = [&](int r, int j, int l, float value) {
         sum[r * kColumns + j] = MultiplyAdd(value, b[j][l], sum[r * kColumns + j]);
       };
-      if constexpr (!kXAlong) {
+      if constexpr (!kXAlong && X::kShifted) {
+        // Loads of single elements take longer: they come one turn before.
+        constexpr int kTurns = Shape::kThreadRows;
+        float four[2][4];
+        LoadFour<X>(x, x_shifts_, granule, 0, 0, Team(), four[0]);
+#pragma unroll
+        for (int t = 0; t < kTurns; ++t) {
+          if (t + 1 < kTurns) {
+            LoadFour<X>(x, x_shifts_, granule, (t + 1) / 4, (t + 1) % 4, Team(), four[(t + 1) % 2]);
+          }
+#pragma unroll
+          for (int i = 0; i < 4 * kColumns; ++i) {
+            const int e = kMatrixAlong ? Turn(i, 4) : i / kColumns;
+            const int j = kMatrixAlong ? i / 4 : Turn(i, kColumns);
+            multiply(t / 4 * 4 + e, j, t % 4, four[t % 2][e]);
+          }
+        }
+      } else if constexpr (!kXAlong) {
 #pragma unroll
         for (int w = 0; w < Shape::kThreadRows / 4; ++w) {
 #pragma unroll
           for (int l = 0; l < kLaneGranule; ++l) {
             float four[4];
-            LoadFour<X>(x, {}, granule, w, l, Team(), four);
+            LoadFour<X>(x, x_shifts_, granule, w, l, Team(), four);
 #pragma unroll
             for (int i = 0; i < 4 * kColumns; ++i) {
               const int e = kMatrixAlong ? Turn(i, 4) : i / kColumns;
@@ -206,7 +248,7 @@ class SkinnyStream {
         }
       } else if constexpr (Shape::kThreadRows % 2 != 0) {
         float four[4];
-        LoadFour<X>(x, {}, granule, 0, 0, Team(), four);
+        LoadFour<X>(x, x_shifts_, granule, 0, 0, Team(), four);
 #pragma unroll
         for (int i = 0; i < 4 * kColumns; ++i)
           multiply(0, i % kColumns, i / kColumns, four[i / kColumns]);
@@ -214,8 +256,8 @@ class SkinnyStream {
 #pragma unroll
         for (int r = 0; r < Shape::kThreadRows; r += 2) {
           float two[2][4];
-          LoadFour<X>(x, {}, granule, r, 0, Team(), two[0]);
-          LoadFour<X>(x, {}, granule, r + 1, 0, Team(), two[1]);
+          LoadFour<X>(x, x_shifts_, granule, r, 0, Team(), two[0]);
+          LoadFour<X>(x, x_shifts_, granule, r + 1, 0, Team(), two[1]);
 #pragma unroll
           for (int i = 0; i < 8 * kColumns; ++i) {
             const int l = i / (2 * kColumns);
@@ -230,9 +272,9 @@ class SkinnyStream {
           const int even = t / 4 * 2;
           const int odd = (t - 1) / 4 * 2 + 1;
           if (t % 4 == 0 && even < Shape::kThreadRows)
-            LoadFour<X>(x, {}, granule, even, 0, Team(), two[0]);
+            LoadFour<X>(x, x_shifts_, granule, even, 0, Team(), two[0]);
           if (t % 4 == 1 && odd < Shape::kThreadRows)
-            LoadFour<X>(x, {}, granule, odd, 0, Team(), two[1]);
+            LoadFour<X>(x, x_shifts_, granule, odd, 0, Team(), two[1]);
 #pragma unroll
           for (int j = 0; j < kColumns; ++j) {
             if (even < Shape::kThreadRows) multiply(even, j, t % 4, two[0][t % 4]);
@@ -256,7 +298,8 @@ class SkinnyStream {
   uint32_t full_;
   int slot_ = 0;
   uint32_t parity_ = 0;
-  SkinnyShifts shifts_;  // of the matrix, if kShifted
+  SkinnyShifts matrix_shifts_;  // where rows are shifted
+  SkinnyShifts x_shifts_;
   // Of the chunk.
   int64_t batch_ = 0;
   int64_t j0_ = 0;
@@ -353,9 +396,10 @@ __device__ __forceinline__ void SkinnyMultiply(const SkinnyGemm& g, const CUtens
     return totals + 4 * ((chunk * kRows + r) * (columns + (g.x_is_a ? 0 : 1)) + j);
   };
   if (blocks > 1) ClusterArrive();
-  if (Shape::kBlocks == 1 || g.partial != nullptr) LetKernelAfterStart();
+  if (g.alone || g.partial != nullptr) LetKernelAfterStart();
   Stream stream(g, map_x, map_matrix, shared);
-  if constexpr (Shape::kBlocks == 1) WaitForKernelBefore();
+  // What packs x has waited itself.
+  if (g.alone && !g.x_is_packed) WaitForKernelBefore();
   // Where x has the rows of D, or sums go into the workspace, neighbours along j are neighbours in
   // memory. Elsewhere those along the rows are, so results are sorted through shared memory.
   const bool direct = blocks == 1 && (partial || g.x_is_a);

@@ -13,39 +13,80 @@
 namespace gemm {
 
 inline constexpr int kSkinnyThreads = 32 * kLaneWarps;
-inline constexpr int kSkinnyGroups = 8;  // threads of a warp side by side along j
 
 // How steps come into shared memory.
 enum class SkinnyFeed {
-  kCopies,   // by cp.async, the matrix 16 bytes at a time
-  kBoxes,    // by boxes of the copy engine
-  kShifted,  // by cp.async, 16 bytes at a time from rows of any alignment
+  kCopies,        // by cp.async, the matrix 16 bytes at a time
+  kBoxes,         // by boxes of the copy engine
+  kShifted,       // by cp.async, 16 bytes at a time from rows of any alignment
+  kShiftedBoxes,  // by four boxes, from rows of any alignment
 };
 
+// How an operand's rows lie in shared memory.
+enum class SkinnyRows {
+  kAligned,
+  kShifted,    // 0 to 3 elements behind their places, as they lie behind a multiple of 16 bytes:
+               // row r + 4 as many as row r
+  kQuartered,  // so too, each fourth row together
+};
+inline constexpr int kSkinnyQuarters = 4;
+
+// Elements from one row to the next of its quarter, such that lanes meet in no bank; and of a
+// quarter.
+constexpr int QuarteredPitch(int row_elements, bool along) {
+  return row_elements + (along || row_elements == kNarrowStrip ? 4 : 8);
+}
+constexpr int QuarterElements(int rows, int pitch) {
+  return (rows / kSkinnyQuarters * pitch + 31) / 32 * 32;
+}
+// Of `lines` times `step`, whichever is contiguous.
+constexpr int QuarteredBytes(int lines, int step) {
+  return 4 * kSkinnyQuarters *
+         std::max(QuarterElements(lines, QuarteredPitch(step, true)),
+                  QuarterElements(step, QuarteredPitch(lines, false)));
+}
+
 // What a kernel for up to kRows rows of x takes. A warp has the whole of a block's results, of its
-// own products: its threads are 8 along j, kTeams along the rows, and lanes of k.
-template <int kRowsOfX, SkinnyFeed kFeedOf>
+// own products: its threads are kGroups along j, kTeams along the rows, and lanes of k.
+template <int kRowsOfX, SkinnyFeed kFeedOf, int kStripOf = SkinnyStrip(kRowsOfX)>
 struct SkinnyShape {
   static constexpr int kRows = kRowsOfX;
   static constexpr SkinnyFeed kFeed = kFeedOf;
   static constexpr bool kShifted = kFeed == SkinnyFeed::kShifted;
-  static constexpr int kTeams = 4 / LanesOf(kRows);
+  static constexpr bool kQuartered = kFeed == SkinnyFeed::kShiftedBoxes;
+  static constexpr bool kEngine = kFeed == SkinnyFeed::kBoxes || kQuartered;
+  static constexpr SkinnyRows kMatrixRows = kQuartered ? SkinnyRows::kQuartered
+                                            : kShifted ? SkinnyRows::kShifted
+                                                       : SkinnyRows::kAligned;
+  // Elsewhere x is aligned, or copied to where it is, or element by element.
+  static constexpr SkinnyRows kXRows =
+      kQuartered && kRows == kMostSkinnyTile ? SkinnyRows::kQuartered : SkinnyRows::kAligned;
+  static constexpr int kStrip = kStripOf;  // of j, a block
+  static constexpr bool kNarrow = kStrip == kNarrowStrip;
+  static constexpr int kGroups = kNarrow ? 4 : 8;
+  static constexpr int kTeams = 32 / kGroups / LanesOf(kRows);
   static constexpr int kThreadRows = kRows / kTeams;
-  static constexpr int kThreadColumns = SkinnyStrip(kRows) / kSkinnyGroups;
-  static constexpr int kStrip = SkinnyStrip(kRows);  // of j, a block
+  static constexpr int kThreadColumns = kStrip / kGroups;
   // A multiprocessor.
-  static constexpr int kBlocks = kRows <= (kShifted ? 4 : 16) ? 2 : 1;
+  static constexpr int kBlocks = kRows <= (kShifted ? 4 : 16) && !kQuartered ? 2 : 1;
 
   // The ring of one warp. More rows go in steps of 16 products, so that more of them fit.
   static constexpr int kGranules = kRows <= (kShifted ? 16 : 32) ? 8 : 4;
   static constexpr int kStep = kGranules * kLaneGranule;
-  static constexpr int kStages =
-      kShifted ? (kRows <= 48 ? 3 : 2) : (kRows <= 4 || kRows > 32 ? 3 : 2);
+  static constexpr int kStages = kNarrow      ? 4
+                                 : kQuartered ? (kRows == 32 || kRows == 64 ? 2 : 3)
+                                 : kShifted   ? (kRows <= 48 ? 3 : 2)
+                                              : (kRows <= 4 || kRows > 32 ? 3 : 2);
   // Granules in the body of a lane's loop: it should fit the instruction cache.
-  static constexpr int kUnrolled = kRows <= 16 ? kGranules : 2;
+  static constexpr int kUnrolled = kThreadRows * kThreadColumns <= 64 ? kGranules : 2;
   static constexpr int kMatrixBytes =
-      4 * (kStrip * kStep + (kShifted ? 4 * std::max(kStrip, kStep) : 0));
-  static constexpr int kXBytes = (4 * kRows * kStep + 127) / 128 * 128;
+      kQuartered ? QuarteredBytes(kStrip, kStep)
+                 : 4 * (kStrip * kStep + (kShifted ? 4 * std::max(kStrip, kStep) : 0));
+  static constexpr int kXBytes = kXRows == SkinnyRows::kQuartered
+                                     ? QuarteredBytes(kRows, kStep)
+                                     : (4 * kRows * kStep + 127) / 128 * 128;
+  // Of x; boxes with a swizzle begin at multiples of 1024 bytes.
+  static_assert(kLaneWarps * kStages * kMatrixBytes % 1024 == 0);
   static constexpr int kRingBytes = kLaneWarps * kStages * (kMatrixBytes + kXBytes);
 
   static constexpr int kTotalsAt = kRingBytes;  // of the block, or of its share of a cluster's
@@ -66,8 +107,10 @@ struct SkinnyGemm {
   int64_t matrix_column;
   int64_t matrix_batch;
   bool x_is_a;
-  bool x_16;       // four elements in a row, along what is contiguous, are 16-byte aligned
-  int box_step_x;  // from one matrix of the batch to the next: 1, or 0 if they share one
+  bool alone;        // no two blocks of the launch share a multiprocessor
+  bool x_is_packed;  // by the kernel before
+  bool x_16;         // four elements in a row, along what is contiguous, are 16-byte aligned
+  int box_step_x;    // from one matrix of the batch to the next: 1, or 0 if they share one
   int box_step_matrix;
   int64_t whole_strips;  // the first ones, of which a block has all of k
   int chunks;            // of each of the others

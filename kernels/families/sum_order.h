@@ -19,9 +19,9 @@
 //                      lanes (4 up to 16 rows or columns, 2 up to 32, 1 beyond) take four
 //                      products each in turn. Lanes are added as a warp's shuffles do (lane i
 //                      and i + 2, then 1), the warps in order, the chunks in order. Beyond 16
-//                      rows or columns, strips of 64 that fill whole waves may be one chunk. For
-//                      at most 40 rows or columns, and for results up to 64 x 64 with k from
-//                      32768 on.
+//                      rows or columns, strips of 64 that fill whole waves may be one chunk, and
+//                      from 17 to 32 strips of 16 that fit one wave. For at most 40 rows or
+//                      columns, and for results up to 64 x 64 with k from 32768 on.
 //
 // Within a quarter, part or lane: acc = 0; for its l ascending: acc = fma(a, b, acc). Lanes go on
 // to the end of the block, or of its half of 16 beyond 32 rows, with products 0 * 0.
@@ -51,6 +51,7 @@ inline constexpr int64_t kMostSkinnyTile = 64;
 // By the short side of the result: the lanes of a warp, and what a block has of the long side.
 constexpr int LanesOf(int64_t narrow) { return narrow <= 16 ? 4 : narrow <= 32 ? 2 : 1; }
 constexpr int SkinnyStrip(int64_t narrow) { return narrow <= 16 ? 32 : 64; }
+inline constexpr int kNarrowStrip = 16;  // or this
 
 // Up to here a product is small.
 inline constexpr int64_t kSmallWide = 512;
@@ -182,6 +183,7 @@ inline bool MayBeSummed(const Problem& problem, NumericsClass numerics) {
 // have all of k to themselves, while the others are cut. Two chunks meet in a cluster, more in a
 // second pass.
 struct LaneOrder {
+  int64_t strip;  // of the long side, a block
   int64_t strips;
   int64_t whole_strips = 0;  // the first ones, in one chunk; a multiple of 132
   int64_t chunks = 1;        // of each of the others
@@ -195,7 +197,9 @@ struct LaneOrder {
     const double begin = few_rows ? 400 : 140;
     const double cluster = few_rows ? 150 : 70;
     const double second_pass = few_rows ? 600 : 180;
-    strips = TilesOf(std::max(problem.m, problem.n), SkinnyStrip(narrow));
+    const int64_t wide = std::max(problem.m, problem.n);
+    strip = SkinnyStrip(narrow);
+    strips = TilesOf(wide, strip);
     double least = 0;
     const auto consider = [&](int64_t whole) {
       for (int64_t most = 1; most <= 256 && (most == 1 || k / most >= kLaneRound);
@@ -223,11 +227,22 @@ struct LaneOrder {
     const int64_t whole = strips / kMultiprocessors * kMultiprocessors;
     if (!few_rows && whole > 0 && whole < strips) consider(whole);
     if (chunks == 1) whole_strips = 0;
+    // Narrower strips may fill a wave with all of k. A product of one takes this part of a wide
+    // one.
+    constexpr double kOfWide = 0.3;
+    if (LanesOf(narrow) == 2 && TilesOf(wide, kNarrowStrip) <= kMultiprocessors &&
+        kOfWide * static_cast<double>(k) + begin < least) {
+      strip = kNarrowStrip;
+      strips = TilesOf(wide, strip);
+      whole_strips = 0;
+      chunks = 1;
+      chunk_length = TilesOf(k, kLaneRound) * kLaneRound;
+    }
   }
 
   // The chunks of a strip's results, by their row or column along the long side.
-  int64_t LengthAt(int64_t strip, int64_t k) const {
-    return strip < whole_strips ? std::max<int64_t>(1, k) : chunk_length;
+  int64_t LengthAt(int64_t index, int64_t k) const {
+    return index < whole_strips ? std::max<int64_t>(1, k) : chunk_length;
   }
 };
 

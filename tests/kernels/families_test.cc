@@ -321,11 +321,28 @@ TEST(SumOrder, LeavesLanesOfWholeWavesUncut) {
   EXPECT_EQ(order(8, 14336, 4096).whole_strips, 0);
 }
 
+// Strips of 16 that fit one wave have all of k, unless k is so long that chunks are worth a second
+// pass.
+TEST(SumOrder, TakesNarrowStripsOfLanesWhereTheyFitAWave) {
+  const auto order = [](int64_t m, int64_t n, int64_t k) {
+    return LaneOrder(DenseProblem(DType::kF32, m, n, k));
+  };
+  EXPECT_EQ(order(1760, 32, 1760).strip, 16);
+  EXPECT_EQ(order(1760, 32, 1760).strips, 110);
+  EXPECT_EQ(order(1760, 32, 1760).chunks, 1);
+  EXPECT_EQ(order(17, 2112, 1000).strips, 132);
+  EXPECT_EQ(order(17, 2113, 1000).strip, 64);
+  EXPECT_EQ(order(16, 1760, 1760).strip, 32);
+  EXPECT_EQ(order(33, 1760, 1760).strip, 64);
+  EXPECT_EQ(order(32, 1760, 100000).strip, 64);
+}
+
 // However many matrices, they need no more than a bounded workspace, and none where the batch alone
 // fills the device.
 TEST(Families, SumLanesWithinABoundedWorkspace) {
   const auto workspace = [](int64_t m, int64_t n, int64_t k, int64_t batch_count) {
-    const Problem problem = DenseProblem(DType::kF32, m, n, k, batch_count);
+    Problem problem = DenseProblem(DType::kF32, m, n, k, batch_count);
+    problem.a.alignment_bytes = problem.b.alignment_bytes = 256;
     size_t most = 0;
     for (const int capability : {80, 90}) {
       DeviceInfo device = H200();
@@ -351,6 +368,35 @@ TEST(Families, SumLanesWithinABoundedWorkspace) {
   for (int64_t batch_count : {1, 10, 100, 1000, 100000}) {
     EXPECT_LE(workspace(40, 64, 500000, batch_count), size_t{64} << 20) << batch_count;
   }
+}
+
+// A narrow operand whose rows are not aligned is copied to where they are, for boxes. Operands may
+// lie better than the problem says, so there is room wherever they might be.
+TEST(Families, KeepRoomToPackANarrowOperand) {
+  const auto plan = [](Problem problem, int32_t alignment_bytes) {
+    problem.a.alignment_bytes = problem.b.alignment_bytes = alignment_bytes;
+    Plan found;
+    ForEachKernel(DType::kF32, [&](const KernelFamily& family, int config) {
+      if (family.configs()[config].name == "skinny_f32_lanes") {
+        found = family.MakePlan({&problem, 1}, H200(), config);
+      }
+    });
+    return found;
+  };
+  const Problem even = DenseProblem(DType::kF32, 32, 1760, 1760);
+  EXPECT_EQ(plan(even, 256).launches, 1);
+  EXPECT_EQ(plan(even, 256).workspace_bytes, 0u);
+  const Problem odd = DenseProblem(DType::kF32, 31, 1761, 1761);
+  EXPECT_EQ(plan(odd, 256).launches, 2);
+  EXPECT_EQ(plan(odd, 256).workspace_bytes, size_t{4} * 31 * 1764);
+  Problem batch = DenseProblem(DType::kF32, 1760, 31, 1760, 4);
+  EXPECT_EQ(plan(batch, 256).workspace_bytes, size_t{4} * 1760 * 32 * 4);
+  batch.b.batch_stride = 0;
+  EXPECT_EQ(plan(batch, 256).workspace_bytes, size_t{4} * 1760 * 32);
+  // By copies from where it is, as far as one knows.
+  const Problem few = DenseProblem(DType::kF32, 8, 8192, 260);
+  EXPECT_EQ(plan(few, 4).launches, 1);
+  EXPECT_EQ(plan(few, 4).workspace_bytes, size_t{4} * 8 * 260);
 }
 
 TEST(SumOrder, StreamKSharesEveryCutTileWhole) {

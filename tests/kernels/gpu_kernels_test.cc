@@ -121,8 +121,8 @@ float SumInOrder(NumericsClass numerics, const Problem& problem, int64_t row, in
   }
   int64_t length = ChunkLength(numerics, problem);
   if (numerics == NumericsClass::kChunkedLanes) {
-    const int64_t strip = SkinnyStrip(std::min(problem.m, problem.n));
-    length = LaneOrder(problem).LengthAt((problem.m <= problem.n ? column : row) / strip, k);
+    const LaneOrder order(problem);
+    length = order.LengthAt((problem.m <= problem.n ? column : row) / order.strip, k);
   }
   float total = 0;
   for (int64_t chunk = 0; chunk < TilesOf(k, length); ++chunk) {

@@ -1,0 +1,178 @@
+#include "kernels/families/skinny_cut.h"
+
+#include <algorithm>
+
+namespace gemm {
+namespace {
+
+constexpr int64_t kTogether = 2;         // blocks of a cluster
+constexpr int64_t kFewBlocks = 132;      // leave some of a large device idle
+constexpr int64_t kEnoughBlocks = 1024;  // fill any device without a cut of k
+// Of a part of the workspace.
+constexpr int64_t kMostElements = (int64_t{64} << 20) / sizeof(float);
+
+// The kernel's number of rows, the least that will do.
+int RowsIndex(const Problem& problem, const SkinnyCut& cut, SkinnyFeed feed) {
+  // Wider strips give the same bits where they have all of k, in less time if a batch fills the
+  // device with them.
+  const int64_t wide_blocks = TilesOf(cut.length, SkinnyStrip(cut.rows)) * problem.batch_count;
+  const bool narrow =
+      cut.order.strip == kNarrowStrip && feed != SkinnyFeed::kShifted && wide_blocks <= kFewBlocks;
+  // Elsewhere x would have to be packed, which costs a tile too much.
+  const bool tile = feed == SkinnyFeed::kShiftedBoxes && cut.rows > kMostSkinny;
+  const int64_t least = tile ? kMostSkinnyTile : cut.rows;
+  int index = 0;
+  while (kSkinnyRowCounts[index].rows < least || kSkinnyRowCounts[index].narrow != narrow ||
+         !HasSkinnyKernel(index, cut.x.along, feed)) {
+    ++index;
+  }
+  return index;
+}
+
+// Settles the feed, with the kernel's rows and whether x is packed.
+void ChooseFeed(const Problem& problem, bool boxes, SkinnyCut* cut) {
+  const auto take = [&problem, cut](SkinnyFeed feed) {
+    cut->feed = feed;
+    cut->rows_index = RowsIndex(problem, *cut, feed);
+  };
+  SkinnyOperand& x = cut->x;
+  if (cut->rows <= kMostCopied && cut->matrix.aligned_16) {
+    take(SkinnyFeed::kCopies);
+    return;
+  }
+  if (cut->rows > kMostCopied && boxes && ReadsAB(problem)) {
+    const bool x_boxable = x.Boxable(problem);
+    const int64_t elements = (x.OneForAll(problem) ? 1 : problem.batch_count) * x.Rows(problem) *
+                             TilesOf(x.RowElements(problem), 4) * 4;
+    const bool packable = !x_boxable && cut->rows <= kMostSkinny && elements <= kMostElements;
+    if (packable) cut->packed_elements = elements;
+    if (cut->matrix.Boxable(problem) && (x_boxable || packable)) {
+      take(SkinnyFeed::kBoxes);
+      cut->packs_x = packable;
+      return;
+    }
+    if ((cut->rows > kMostShifted || !x.along) && cut->matrix.Quarterable(problem)) {
+      take(SkinnyFeed::kShiftedBoxes);
+      cut->packs_x = packable;
+      if (cut->XIsQuartered() ? x.Quarterable(problem) : x_boxable || packable) return;
+    }
+  }
+  // Here x has to be lines with k contiguous, or is taken for them.
+  if (!x.along) {
+    x.along = true;
+    x.aligned_16 = false;
+  }
+  cut->packs_x = false;
+  take(SkinnyFeed::kShifted);
+}
+
+}  // namespace
+
+SkinnyOperand::SkinnyOperand(const Problem& problem, bool of_a, int64_t line_count, bool few,
+                             bool base_16)
+    : lines(line_count) {
+  const MatrixLayout& layout = of_a ? problem.a : problem.b;
+  const bool k_first = of_a != layout.transposed;
+  line_stride = k_first ? layout.ld : 1;
+  k_stride = k_first ? 1 : layout.ld;
+  batch_stride = layout.batch_stride;
+  along = few || k_stride == 1;
+  const int64_t stride = along ? line_stride : k_stride;
+  aligned_16 = base_16 && (along ? k_stride : line_stride) == 1 &&
+               ((along && lines == 1) || stride % 4 == 0) &&
+               (problem.batch_count == 1 || batch_stride % 4 == 0);
+}
+
+bool SkinnyOperand::Quarterable(const Problem& problem) const {
+  constexpr int64_t kMost = (int64_t{1} << 31) - 1;
+  constexpr int64_t kMostStride = (int64_t{1} << 36) - 1;  // elements
+  return (along ? k_stride : line_stride) == 1 &&
+         (problem.batch_count == 1 || batch_stride % 4 == 0) && lines <= kMost &&
+         problem.k <= kMost && problem.batch_count <= kMost &&
+         std::max(line_stride, k_stride) <= kMostStride && batch_stride <= kMostStride;
+}
+SkinnyOperand SkinnyOperand::Packed(const Problem& problem) const {
+  SkinnyOperand packed = *this;
+  const int64_t pitch = TilesOf(RowElements(problem), 4) * 4;
+  (along ? packed.line_stride : packed.k_stride) = pitch;
+  packed.batch_stride = OneForAll(problem) ? 0 : Rows(problem) * pitch;
+  packed.aligned_16 = true;
+  return packed;
+}
+
+TensorBoxes SkinnyOperand::Boxes(const Problem& problem, const float* base, int box_lines, int step,
+                                 int swizzle_bytes) const {
+  TensorBoxes boxes;
+  boxes.base = base;
+  boxes.outer = RowElements(problem);
+  boxes.depth = Rows(problem);
+  boxes.matrices = OneForAll(problem) ? 1 : problem.batch_count;
+  // Of one line any multiple of 16 bytes will do.
+  boxes.depth_stride = along && lines == 1 ? 4 : along ? line_stride : k_stride;
+  boxes.matrix_stride = batch_stride;
+  boxes.box_outer = along ? step : box_lines;
+  boxes.box_depth = along ? box_lines : step;
+  boxes.swizzle_bytes = swizzle_bytes;
+  return boxes;
+}
+
+TensorBoxes SkinnyOperand::QuarterBoxes(const Problem& problem, const float* base, int first,
+                                        int box_lines, int step) const {
+  TensorBoxes boxes = Boxes(problem, base, box_lines, step, 0);
+  const float* row = base + first * boxes.depth_stride;
+  const auto shift = static_cast<int64_t>(reinterpret_cast<uintptr_t>(row) / sizeof(float) % 4);
+  boxes.base = row - shift;
+  boxes.outer += shift;
+  boxes.depth = TilesOf(boxes.depth - first, kSkinnyQuarters);
+  boxes.depth_stride *= kSkinnyQuarters;
+  boxes.box_outer = QuarteredPitch(boxes.box_outer, along);
+  boxes.box_depth /= kSkinnyQuarters;
+  return boxes;
+}
+SkinnyCut CutSkinny(const Problem& problem, bool clusters, bool boxes, bool a_16, bool b_16) {
+  // Of a tile either may be x.
+  const bool x_is_a = problem.m <= problem.n || problem.n > kMostSkinny;
+  const int64_t rows = x_is_a ? problem.m : problem.n;
+  const int64_t length = x_is_a ? problem.n : problem.m;
+  SkinnyCut cut = {
+      .x_is_a = x_is_a,
+      .rows = rows,
+      .length = length,
+      .x = SkinnyOperand(problem, x_is_a, rows, rows <= kMostLines, x_is_a ? a_16 : b_16),
+      .matrix = SkinnyOperand(problem, !x_is_a, length, false, x_is_a ? b_16 : a_16),
+      .feed = SkinnyFeed::kShifted,
+      .rows_index = 0,
+      .order = LaneOrder(problem),
+      .way = SkinnyWay::kOneByOne,
+      .pitch = 0,
+      .partial_elements = 0,
+      .packs_x = false,
+      .packed_elements = 0,
+  };
+  ChooseFeed(problem, boxes, &cut);
+  LaneOrder& order = cut.order;
+  if (const int strip = kSkinnyRowCounts[cut.rows_index].Strip(); strip != order.strip) {
+    order.strip = strip;
+    order.strips = TilesOf(length, strip);
+  }
+  if (!ReadsAB(problem)) {
+    order.whole_strips = 0;
+    order.chunks = 1;
+  }
+  if (order.chunks == 1 ||
+      order.strips > kEnoughBlocks / std::max<int64_t>(1, problem.batch_count)) {
+    return cut;
+  }
+  // Fits: few strips and few matrices.
+  cut.pitch = TilesOf(length - order.whole_strips * order.strip, 4) * 4;
+  const int64_t elements = order.chunks * rows * cut.pitch * problem.batch_count;
+  if (clusters && order.chunks == kTogether && order.whole_strips == 0) {
+    cut.way = SkinnyWay::kCluster;
+  } else if (elements <= kMostElements) {
+    cut.way = SkinnyWay::kSecondPass;
+    cut.partial_elements = elements;
+  }
+  return cut;
+}
+
+}  // namespace gemm
