@@ -196,11 +196,13 @@ std::vector<float> ResultInOrder(NumericsClass numerics, const Problem& problem,
 // A class is a promise about bits, so it is checked against its definition, not only kernel against
 // kernel.
 TEST_F(GpuTest, KernelsSumAsTheirClassDefines) {
+  // The last four have rows of every alignment, which come by copies or by boxes.
   const int64_t shapes[][3] = {
       {67, 45, 333},    {300, 200, 1111}, {9, 600, 2100},  {600, 30, 700},  {64, 64, 33000},
       {600, 1100, 700}, {12, 33000, 131}, {700, 900, 141}, {3, 45, 5000},   {600, 2, 333},
       {1, 1, 90000},    {40, 700, 3000},  {24, 1100, 600}, {16, 520, 3001}, {1100, 13, 900},
-      {33, 2100, 1000}, {33, 8457, 600}};
+      {33, 2100, 1000}, {33, 8457, 600},  {7, 603, 901},   {14, 603, 901},  {31, 601, 701},
+      {62, 61, 33001}};
   std::set<NumericsClass> seen;
   for (const auto& shape : shapes) {
     for (const bool transposed : {false, true}) {
