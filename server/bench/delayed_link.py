@@ -130,8 +130,14 @@ def main() -> int:
     arguments = parser.parse_args()
     if not arguments.command:
         parser.error("no command")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with link(arguments.round_trip_ms, arguments.gbit):
-        return subprocess.run(arguments.command, check=False).returncode
+        with subprocess.Popen(arguments.command) as command:
+            try:
+                return command.wait()
+            except BaseException:
+                command.terminate()  # and waits for its end, on the way out
+                raise
 
 
 if __name__ == "__main__":

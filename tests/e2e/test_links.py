@@ -4,6 +4,7 @@ for network namespaces, and rpc_floor, which tests/run.sh --full builds."""
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -31,17 +32,32 @@ until ip netns exec gemmd-client "${BIN}/gemmctl" --address 10.87.0.2:50051 heal
 def over_link(round_trip_ms, command):
     """Runs a shell command beside a gemmd at the far end."""
     gemmd = harness.gemmd_command("--listen=10.87.0.2:50051", "--insecure", "--metrics-listen=")
-    subprocess.run(
-        [sys.executable, LINK, "--round-trip-ms", str(round_trip_ms)]
-        + ["timeout", "300", "bash", "-euc", SERVE + command, "bash", *map(str, gemmd)],
-        check=True,
-        timeout=400,
+    link = [sys.executable, LINK, "--round-trip-ms", str(round_trip_ms)]
+    with subprocess.Popen(
+        [*link, "timeout", "300", "bash", "-euc", SERVE + command, "bash", *map(str, gemmd)],
         env=harness.clean_environment(BIN=str(harness.BIN)),
-    )
+    ) as process:
+        try:
+            assert process.wait(400) == 0
+        except BaseException:  # a time-out of pytest's among them
+            process.terminate()  # it takes away what it has made
+            raise
+
+
+def test_nothing_is_left_of_a_link_that_is_stopped(tmp_path):
+    up = tmp_path / "up"
+    command = ["bash", "-c", f"touch {up}; exec sleep 1000"]
+    with subprocess.Popen([sys.executable, LINK, *command]) as process:
+        harness.wait_until(up.exists, "the link")
+        assert {"gemmd-client", "gemmd-server"} <= set(os.listdir("/run/netns"))
+        process.terminate()
+    assert process.returncode == 128 + signal.SIGTERM
+    assert not {"gemmd-client", "gemmd-server"} & set(os.listdir("/run/netns"))
 
 
 # The processors, which the link shares with both ends, are what counts where the delay is short.
 @pytest.mark.parametrize("round_trip_ms, least", [(1, 0.6), (10, 0.85)])
+@pytest.mark.timeout(900)
 def test_as_fast_as_the_floor(tmp_path, round_trip_ms, least):
     best = {}
     for attempt in range(3):
