@@ -94,6 +94,10 @@ def product_request(a, b, c=None, **fields):
     return request
 
 
+def small_request():
+    return product_request(small_integers(1, 6, 9), small_integers(2, 9, 4))
+
+
 def result_of(reply, *shape, dtype=np.float32):
     assert len(reply.payloads) == 1
     return np.frombuffer(reply.payloads[0], dtype).reshape(shape)
@@ -239,6 +243,9 @@ class Server:
     def multiply(self, request, timeout=PATIENCE, **options):
         return self.stub.Multiply(request, timeout=timeout, **options)
 
+    def info(self):
+        return self.stub.GetServerInfo(gemm_pb2.GetServerInfoRequest(), timeout=PATIENCE)
+
     def check_alive(self):
         """The server is up and still multiplies correctly."""
         status = self.process.poll()
@@ -268,7 +275,11 @@ class Server:
         assert found, f"no {name} {labels} in the metrics"
         return total
 
-    # Memory.
+    # Processor time and memory.
+
+    def cpu_seconds(self):
+        fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def _status_bytes(self, field):
         status = pathlib.Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")

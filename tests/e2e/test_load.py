@@ -22,9 +22,10 @@ from harness import (
     result_of,
     running_server,
     small_integers,
+    small_request,
     wait_until,
 )
-from test_service import slow_request, small_request
+from test_ends import slow_request
 
 CODE = grpc.StatusCode
 

@@ -13,7 +13,6 @@ from harness import (
     PATIENCE,
     PATIENT_DRAIN,
     failure_of,
-    gemm_pb2,
     gemm_pb2_grpc,
     open_channel,
     reals,
@@ -93,7 +92,7 @@ def test_quota_and_memory():
         assert failure.retry_seconds > 0
         assert server.metric("gemmd_budget_used_bytes", pool="matrices") == 2 * 256 * 256 * 4
         assert server.metric("gemmd_budget_limit_bytes", pool="matrices") == MIB
-        info = stub.GetServerInfo(gemm_pb2.GetServerInfoRequest(), timeout=PATIENCE)
+        info = server.info()
         assert info.matrix_memory_bytes == MIB
         assert info.matrix_memory_used_bytes == 2 * 256 * 256 * 4
         assert info.time_to_live_limit_ns == 24 * 3600 * SECOND_NS

@@ -1,12 +1,7 @@
-"""Starting, options, health, reflection, metrics, and every way to end."""
+"""Information, health, reflection, metrics and the log."""
 
 import contextlib
-import os
-import pathlib
-import resource
-import signal
 import socket
-import subprocess
 import threading
 import time
 
@@ -21,15 +16,10 @@ from harness import (
     DEVICE,
     MIB,
     PATIENCE,
-    PATIENT_DRAIN,
-    clean_environment,
     failure_of,
     gemm_pb2,
-    gemmd_command,
-    product_request,
-    run,
     running_server,
-    small_integers,
+    small_request,
     wait_until,
 )
 
@@ -38,24 +28,11 @@ NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 SERVICE_UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 
-def small_request():
-    return product_request(small_integers(1, 6, 9), small_integers(2, 9, 4))
-
-
-def cpu_seconds(pid):
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def server_info(server):
-    return server.stub.GetServerInfo(gemm_pb2.GetServerInfoRequest(), timeout=PATIENCE)
-
-
 # Information
 
 
 def test_server_info(server):
-    info = server_info(server)
+    info = server.info()
     assert info.version and info.commit
     assert info.message_limit_bytes == 64 * MIB
     assert {device.kind for device in info.devices} == {DEVICE}
@@ -63,7 +40,7 @@ def test_server_info(server):
     assert info.devices[0].memory_bytes > 0
     assert list(info.kernels)
     assert gemm_pb2.DATA_TYPE_F32 in info.data_types and gemm_pb2.DATA_TYPE_F64 in info.data_types
-    assert server_info(server).uptime_ns > info.uptime_ns
+    assert server.info().uptime_ns > info.uptime_ns
 
 
 def test_explain_names_the_kernel_that_runs(server):
@@ -129,7 +106,7 @@ def test_reflection():
         descriptor = reflection.FindFileContainingSymbol("gemm.v1.GemmService")
         methods = {method.name for method in descriptor.service[0].method}
         assert {"Multiply", "MultiplyBatch", "Explain", "GetServerInfo"} <= methods
-        assert server_info(server).version
+        assert server.info().version
         server.check_alive()
 
 
@@ -168,11 +145,11 @@ def test_metric_families(server):
         assert f"# TYPE {family} {kind}\n" in page, family
     # Zeros before anything has happened, so that rates start from something.
     assert server.metric("gemmd_refused_total", reason="QUEUE_FULL") == 0
-    assert server.metric("gemmd_build_info", version=server_info(server).version) == 1
+    assert server.metric("gemmd_build_info", version=server.info().version) == 1
 
 
 def test_the_ceiling_of_each_device_and_type_is_known(server):
-    for device in range(len(server_info(server).devices)):
+    for device in range(len(server.info().devices)):
         for dtype in ("f32", "f64"):
             rate = server.metric(
                 "gemmd_device_ceiling_flops_per_second", device=str(device), dtype=dtype
@@ -281,269 +258,6 @@ def test_a_forged_trace_context_is_not_logged(server):
 
     wait_until(logged, "the failed call in the log")
     assert "traceparent" not in logged()[0]
-
-
-# Options
-
-
-@pytest.mark.parametrize(
-    "flags, words",
-    [
-        (["--no-such-flag"], "no-such-flag"),
-        (["surplus"], "surplus"),
-        (["--message-limit=12parsecs"], "message-limit"),
-        (["--message-limit=-1"], "message-limit"),
-        (["--message-limit=3GiB"], "message-limit"),
-        (["--admission-budget=1MiB"], "admission-budget"),
-        (["--device=tpu"], "device"),
-        (["--listen=nonsense"], "listen"),
-        (["--listen=127.0.0.1:70000"], "listen"),
-        (["--drain-timeout=soon"], "drain-timeout"),
-        (["--log-format=xml"], "log-format"),
-        (["--config=/no/such/file"], "/no/such/file"),
-        (["--listen=0.0.0.0:0"], "--insecure"),
-        (["--listen=[::]:0"], "--insecure"),
-    ],
-)
-def test_bad_options(flags, words):
-    done = run(gemmd_command(*flags))
-    assert done.returncode == 2, done
-    assert words in done.stderr, done.stderr
-
-
-@pytest.mark.parametrize("text", ["no-such-key = 1\n", "[section]\nlisten = '127.0.0.1:0'\n", "some words\n"])
-def test_bad_config_file(tmp_path, text):
-    config = tmp_path / "gemmd.toml"
-    config.write_text(text, encoding="utf-8")
-    done = run(gemmd_command(f"--config={config}"))
-    assert done.returncode == 2, done
-    assert done.stderr.strip(), done
-
-
-def test_bad_environment():
-    done = run(gemmd_command(), clean_environment(GEMMD_MESSAGE_LIMIT="lots"))
-    assert done.returncode == 2, done
-    assert "GEMMD_MESSAGE_LIMIT" in done.stderr or "message-limit" in done.stderr, done.stderr
-
-
-def test_flag_beats_environment_beats_file(tmp_path):
-    config = tmp_path / "gemmd.toml"
-    config.write_text('message-limit = "1MiB"\nslow-call = "2s"\n', encoding="utf-8")
-
-    def limit_of(*flags, **environment):
-        environment = clean_environment(**environment)
-        with running_server(f"--config={config}", *flags, environment=environment) as server:
-            return server_info(server).message_limit_bytes
-
-    assert limit_of() == MIB
-    assert limit_of(GEMMD_MESSAGE_LIMIT="2MiB") == 2 * MIB
-    assert limit_of("--message-limit=3MiB", GEMMD_MESSAGE_LIMIT="2MiB") == 3 * MIB
-
-
-def test_help_and_version():
-    for flag in ("--help", "--version"):
-        done = run([harness.BIN / "gemmd", flag])
-        assert done.returncode == 0 and done.stdout.strip(), done
-    assert "--message-limit" in run([harness.BIN / "gemmd", "--help"]).stdout
-
-
-def test_listening_to_the_network_when_asked():
-    with running_server("--insecure", "--listen=0.0.0.0:0") as server:
-        port = server.address.rsplit(":", 1)[1]
-        server.address = f"127.0.0.1:{port}"
-        server.check_alive()
-
-
-@pytest.mark.skipif(not socket.has_ipv6, reason="needs IPv6")
-@pytest.mark.parametrize("everywhere", ["0.0.0.0", "[::]"])
-def test_everywhere_is_ipv4_and_ipv6(everywhere):
-    with running_server("--insecure", f"--listen={everywhere}:0") as server:
-        port = server.address.rsplit(":", 1)[1]
-        for host in ("127.0.0.1", "[::1]"):
-            server.address = f"{host}:{port}"
-            server.check_alive()
-
-
-def test_listening_at_a_name():
-    with running_server("--listen=localhost:0") as server:
-        assert server.address.startswith("localhost:")
-        server.check_alive()
-    done = run(gemmd_command("--listen=no.such.host.invalid:50051", "--insecure"))
-    assert done.returncode == 1, done
-    assert "no.such.host.invalid:50051" in done.stderr, done.stderr
-
-
-@pytest.mark.parametrize("kind", ["tcp", "unix"])
-def test_too_many_connections_are_taken_once_others_have_gone(kind, tmp_path_factory):
-    # gRPC's own listener would take none for ever after.
-    path = str(tmp_path_factory.mktemp("s") / "s")
-    with running_server(f"--unix-listen={path}") as server, contextlib.ExitStack() as stack:
-        descriptors = pathlib.Path(f"/proc/{server.pid}/fd")
-        limit = len(list(descriptors.iterdir())) + 8
-        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (limit, limit))
-        host, port = server.address.rsplit(":", 1)
-        if kind == "unix":
-            server.address = f"unix:{path}"
-        for _ in range(30):
-            if kind == "unix":
-                stack.enter_context(socket.socket(socket.AF_UNIX)).connect(path)
-            else:
-                stack.enter_context(socket.create_connection((host, int(port))))
-
-        def complaints():
-            return [r for r in server.records() if r.get("error") == "Too many open files"]
-
-        wait_until(complaints, "the files to run out")
-        busy = cpu_seconds(server.pid)
-        time.sleep(2)
-        assert cpu_seconds(server.pid) - busy < 0.2, "it waits, and does not spin"
-        assert server.serving(), "those that are connected are served"
-        stack.close()
-        server.check_alive()
-        assert len(complaints()) < 5
-
-
-def test_second_server_on_the_port(server):
-    for flag, address in (("listen", server.address), ("metrics-listen", server.metrics_address)):
-        done = run(gemmd_command(f"--{flag}={address}"))
-        assert done.returncode == 1, done
-        assert address in done.stderr, done.stderr
-
-
-# Ends
-
-
-def test_sigterm_when_idle():
-    for _ in range(6):
-        with running_server() as server:
-            server.check_alive()
-            started = time.monotonic()
-            server.terminate()
-            assert server.wait() == 0
-            assert time.monotonic() - started < (30 if harness.SANITIZED else 5)
-
-
-def test_large_replies_do_not_hold_the_end():
-    # A reply that fills the socket makes gRPC start a poller that its shutdown would wait for.
-    for _ in range(4):
-        with running_server() as server:
-            for _ in range(3):
-                server.multiply(product_request(small_integers(1, 2048, 1), small_integers(2, 1, 2048)))
-            started = time.monotonic()
-            server.terminate()
-            assert server.wait() == 0
-            assert time.monotonic() - started < (20 if harness.SANITIZED else 5)
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signal_ends_it(number):
-    with running_server() as server:
-        server.process.send_signal(number)
-        assert server.wait() == 0
-
-
-def test_open_watch_and_connections_do_not_hold_the_end():
-    with running_server() as server:
-        watch = server.health.Watch(health_pb2.HealthCheckRequest())
-        assert next(watch).status == SERVING
-        server.terminate()
-        assert server.wait(30 if harness.SANITIZED else 10) == 0
-
-
-@pytest.mark.parametrize(
-    "method", ["/grpc.health.v1.Health/Watch", "/grpc.health.v1.Health/Check", "/gemm.v1.GemmService/Explain"]
-)
-def test_call_without_a_message_does_not_hold_the_end(method):
-    with running_server("--drain-timeout=5m") as server:
-        stop = threading.Event()
-
-        def send():
-            stop.wait()
-            yield b""
-
-        def started():
-            return server.metric("grpc_server_started_total", grpc_method=method.split("/")[-1])
-
-        before = started()
-        call = server.channel.stream_stream(method)(send())
-        wait_until(lambda: started() > before, "the call")
-        server.terminate()
-        assert server.wait(30 if harness.SANITIZED else 10) == 0
-        stop.set()
-        assert call.code() != grpc.StatusCode.OK
-
-
-def test_sigterm_during_start_up():
-    # Whenever the signal comes, the process ends, with nothing worse than 0 or death by the signal
-    # (before the handlers stand).
-    for delay in (0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16):
-        process = subprocess.Popen(
-            gemmd_command(),
-            env=clean_environment(),
-            stderr=subprocess.DEVNULL,
-        )
-        time.sleep(delay)
-        process.terminate()
-        assert process.wait(PATIENCE) in (0, -signal.SIGTERM), delay
-
-
-def slow_request(server, seconds):
-    """A product that keeps an idle CPU busy for about so long, and a busy one for longer."""
-    rows, k = 256, 16384
-    a, b = small_integers(1, rows, k), small_integers(2, k, rows)
-    request = product_request(a, b, batch_count=2)
-    request.product.a.batch_stride = request.product.b.batch_stride = 0
-    one = min(server.multiply(request).report.compute_ns for _ in range(4)) / 2e9
-    # Each result is 256 KiB of a reply of 64 MiB at most.
-    request.product.batch_count = min(250, max(1, int(seconds / one)))
-    return request
-
-
-def test_sigterm_finishes_what_is_in_flight():
-    with running_server(PATIENT_DRAIN) as server:
-        request = slow_request(server, 2)
-        call = server.stub.Multiply.future(request, timeout=PATIENCE)
-        wait_until(lambda: server.metric("gemmd_budget_used_bytes", pool="host") > 0, "the product")
-        server.terminate()
-        assert len(call.result().payloads[0]) == request.product.batch_count * 256 * 256 * 4
-        assert server.wait() == 0
-
-
-def test_new_calls_while_draining_get_a_reason():
-    with running_server(PATIENT_DRAIN) as server:
-        call = server.stub.Multiply.future(slow_request(server, 2), timeout=PATIENCE)
-        wait_until(lambda: server.metric("gemmd_budget_used_bytes", pool="host") > 0, "the product")
-        server.terminate()
-        # The first ones may still come in time.
-        failure = failure_of(lambda: [server.multiply(small_request()) for _ in range(1000)])
-        assert failure.code == grpc.StatusCode.UNAVAILABLE, failure
-        # Or the connection's end, where that came first.
-        assert failure.reason in ("DRAINING", None), failure
-        call.result()
-        assert server.wait() == 0
-
-
-def test_drain_timeout_cancels_what_is_left():
-    with running_server("--drain-timeout=300ms") as server:
-        request = slow_request(server, 3)
-        calls = [server.stub.Multiply.future(request, timeout=PATIENCE) for _ in range(5)]
-        wait_until(lambda: server.metric("gemmd_queue_problems") >= 3, "a queue")
-        server.terminate()
-        assert server.wait() == 0
-        # What is running cannot be stopped, what waits can.
-        assert sum(call.exception() is not None for call in calls) >= 3
-
-
-def test_second_signal_ends_it_at_once():
-    with running_server() as server:
-        call = server.stub.Multiply.future(slow_request(server, 5), timeout=PATIENCE)
-        wait_until(lambda: server.metric("gemmd_budget_used_bytes", pool="host") > 0, "the product")
-        server.terminate()
-        time.sleep(0.3)
-        assert server.process.poll() is None
-        server.terminate()
-        assert server.wait(5) == 128 + signal.SIGTERM
-        assert call.exception() is not None
 
 
 def test_scrapers_do_not_trouble_the_callers():
