@@ -28,6 +28,7 @@ enum class NumericsClass : uint8_t {
   kQuarters,    // the others: families/sum_order.h
   kChunkedQuarters,
   kStreamK,
+  kStreamKQuarters,
   kChunkedLanes,
 };
 std::string_view NameOf(NumericsClass numerics);

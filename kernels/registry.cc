@@ -14,6 +14,8 @@ std::string_view NameOf(NumericsClass numerics) {
       return "chunked_quarters";
     case NumericsClass::kStreamK:
       return "stream_k";
+    case NumericsClass::kStreamKQuarters:
+      return "stream_k_quarters";
     case NumericsClass::kChunkedLanes:
       return "chunked_lanes";
   }

@@ -249,8 +249,11 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
     cases.Add("quarters", 770, 833, 140, 2, {.transpose_b = true, .beta = 2});
     AddRows(cases, 130, 514, 134);
     AddRows(cases, 129, 131, 517);
-    // Tiles that are cut along k: fewer than a wave, and one more than a wave.
+    // Tiles that are cut along k: fewer than a wave, one more than a wave, and few behind a
+    // wave of small tiles.
     AddTransposes(cases, 300, 530, 523);
+    cases.Add("cut", 1102, 1091, 260, 1, {.transpose_b = true, .padding = 1, .beta = 1});
+    cases.Add("cut", 1088, 1090, 257, 2, {.transpose_a = true, .alpha = 2}, {Fill::kIntegers});
     cases.Add("cut", 129, 257, 512, 1, {.transpose_a = true, .alignment_bytes = 256});
     cases.Add("cut", 66, 34000, 515, 1, {.transpose_a = true, .beta = 1});
   }

@@ -9,27 +9,33 @@ namespace gemm {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kElements = StreamKOrder::kShort * StreamKOrder::kLong;  // of a tile
-constexpr int kRows = 4;  // of a tile, each a group of 4 columns a thread
-constexpr int kBlocksATile = kElements / 4 / kThreads / kRows;
+// A thread has a group of 4 columns of so many rows of a tile.
+template <int kTileM>
+struct TileParts {
+  static constexpr bool kQuarters = kTileM == StreamKOrder::kQuartersTile;
+  static constexpr int kTileN =
+      kQuarters ? kTileM : StreamKOrder::kShort * StreamKOrder::kLong / kTileM;
+  static constexpr int kElements = kTileM * kTileN;
+  static constexpr int kRows = kQuarters ? 1 : 4;
+  static constexpr int kBlocks = kElements / 4 / kThreads / kRows;
+};
 
 // blockIdx.x: a fraction of a cut tile; y: a matrix of the batch.
 template <int kTileM>
 __global__ void __launch_bounds__(kThreads) AddParts(const __grid_constant__ FfmaGemm g) {
+  constexpr int kTileN = TileParts<kTileM>::kTileN;
+  constexpr int kElements = TileParts<kTileM>::kElements;
+  constexpr int kRows = TileParts<kTileM>::kRows;
+  constexpr int kBlocksATile = TileParts<kTileM>::kBlocks;
   const int tile = static_cast<int>(blockIdx.x) / kBlocksATile;
-  const int64_t begin = int64_t{tile} * g.stages;
-  const int64_t end = begin + g.stages;
-  // The first sharer that goes beyond the tile's begin, and the first that reaches its end.
-  auto first = static_cast<int>(begin * g.sharers / (int64_t{g.cut_tiles} * g.stages));
-  while (first > 0 && StreamKShare::Start(g, first) > begin) --first;
-  while (StreamKShare::Start(g, first + 1) <= begin) ++first;
-  int last = first;
+  const int64_t end = int64_t{tile + 1} * g.stages;
+  const int first = StreamKShare::Of(g, tile);
+  int last = first;  // the first that reaches the tile's end
   while (StreamKShare::Start(g, last + 1) < end) ++last;
   WaitForKernelBefore();
   if (first == last) return;  // a tile that one has summed whole
   FfmaPiece piece;
   FfmaTileAt(g, g.whole_tiles + tile, &piece);
-  constexpr int kTileN = kElements / kTileM;
   constexpr int kGroups = kTileN / 4;
   for (int64_t batch = blockIdx.y; batch < g.p.batch_count; batch += gridDim.y) {
     const int group = static_cast<int>(threadIdx.x) % kGroups;
@@ -63,29 +69,34 @@ __global__ void __launch_bounds__(kThreads) AddParts(const __grid_constant__ Ffm
   }
 }
 
-}  // namespace
-
-cudaError_t PrepareAddParts() {
-  cudaFuncAttributes attributes;
-  GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, AddParts<StreamKOrder::kShort>));
-  return cudaFuncGetAttributes(&attributes, AddParts<StreamKOrder::kLong>);
-}
-
-cudaError_t LaunchAddParts(const FfmaGemm& g, int tile_m, cudaStream_t stream) {
+template <int kTileM>
+cudaError_t Launch(const FfmaGemm& g, cudaStream_t stream) {
   cudaLaunchAttribute early;
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(g.cut_tiles * kBlocksATile),
+  config.gridDim = dim3(static_cast<unsigned>(g.cut_tiles * TileParts<kTileM>::kBlocks),
                         static_cast<unsigned>(std::min<int64_t>(g.p.batch_count, 65535)));
   config.blockDim = dim3(kThreads);
   config.stream = stream;
   config.attrs = &early;
   config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config,
-                            tile_m == StreamKOrder::kShort ? AddParts<StreamKOrder::kShort>
-                                                           : AddParts<StreamKOrder::kLong>,
-                            g);
+  return cudaLaunchKernelEx(&config, AddParts<kTileM>, g);
+}
+
+}  // namespace
+
+cudaError_t PrepareAddParts() {
+  cudaFuncAttributes attributes;
+  GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, AddParts<StreamKOrder::kShort>));
+  GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, AddParts<StreamKOrder::kLong>));
+  return cudaFuncGetAttributes(&attributes, AddParts<StreamKOrder::kQuartersTile>);
+}
+
+cudaError_t LaunchAddParts(const FfmaGemm& g, int tile_m, cudaStream_t stream) {
+  return tile_m == StreamKOrder::kShort  ? Launch<StreamKOrder::kShort>(g, stream)
+         : tile_m == StreamKOrder::kLong ? Launch<StreamKOrder::kLong>(g, stream)
+                                         : Launch<StreamKOrder::kQuartersTile>(g, stream);
 }
 
 }  // namespace gemm

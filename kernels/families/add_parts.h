@@ -1,5 +1,5 @@
-// The second pass of stream_k: adds the parts of every cut tile in order and applies alpha, beta
-// and C.
+// The second pass of stream_k and stream_k_quarters: adds the parts of every cut tile in order and
+// applies alpha, beta and C.
 
 #ifndef GEMMD_KERNELS_FAMILIES_ADD_PARTS_H_
 #define GEMMD_KERNELS_FAMILIES_ADD_PARTS_H_
@@ -13,7 +13,7 @@ namespace gemm {
 cudaError_t PrepareAddParts();
 
 // Enqueued behind the kernel that writes the parts; may start before that one has ended.
-// `tile_m` is 128 or 256.
+// `tile_m` is 128, 256 or 64.
 cudaError_t LaunchAddParts(const FfmaGemm& g, int tile_m, cudaStream_t stream);
 
 }  // namespace gemm

@@ -21,12 +21,13 @@ namespace {
 
 // Starting, packing, and the second passes: NVIDIA H200, 2026-11-30.
 constexpr double kStartSeconds = 3.5e-6;
-constexpr double kPackSeconds = 6.6e-6;
+constexpr double kPackSeconds = 1.5e-6;
 constexpr double kAddChunksSeconds = 1.4e-6;
 constexpr double kAddPartsSeconds = 5.1e-6;
+constexpr double kAddQuarterPartsSeconds = 3e-6;
 // Of the memory's rate: reading and writing what is packed, and sums of chunks. Parts of cut tiles
 // stay in the L2 cache.
-constexpr double kPackFraction = 0.74;
+constexpr double kPackFraction = 0.8;
 constexpr double kChunksFraction = 0.67;
 constexpr double kPartsFraction = 2.5;
 // Of what copies by threads were thought to cost when it was settled where they pay.
@@ -83,6 +84,19 @@ int StreamKBlocks(const FfmaShape& shape, const FfmaGemm& g) {
   return blocks <= kWorkers ? kWorkers : blocks + kWorkers;
 }
 
+// A multiprocessor's whole tiles, two at a time, and its shares of the cut ones.
+double ModelPairs(const Problem& problem, const DeviceInfo& device, const TileCost& cost,
+                  const StreamKOrder& order) {
+  const auto workers = static_cast<double>(StreamKOrder::kWorkers);
+  const int64_t share = TilesOf(order.cut_tiles * order.stages, order.sharers) * order.stage;
+  const double products = static_cast<double>(share) + cost.begin;
+  return static_cast<double>(order.whole_tiles) / workers *
+             ModelTile(problem, device, cost, cost.math_fraction,
+                       static_cast<double>(problem.k) + cost.begin) +
+         ModelTogether(problem, device, cost,
+                       std::ceil(static_cast<double>(order.sharers) / workers), products);
+}
+
 static_assert(std::is_trivially_copyable_v<FfmaRound> && alignof(FfmaRound) <= 16,
               "Encode leaves them as bytes");
 
@@ -113,6 +127,7 @@ double FfmaFamily::ModelSeconds(const Problem& problem, const DeviceInfo& device
                                 int config) const {
   const FfmaConfig& ffma = ffma_configs_[config];
   const bool stream_k = ffma.numerics == NumericsClass::kStreamK;
+  const bool stream_k_quarters = ffma.numerics == NumericsClass::kStreamKQuarters;
   const FfmaRounds rounds(problem, ffma, functions_[config].packing);
   const double bandwidth = std::max(1.0, device.memory_bytes_per_second);
   const auto count = static_cast<double>(rounds.count());
@@ -124,9 +139,11 @@ double FfmaFamily::ModelSeconds(const Problem& problem, const DeviceInfo& device
     seconds += count * kPackSeconds + there_and_back(rounds.packed_elements(), kPackFraction);
   }
   if (rounds.second_pass()) {
-    seconds +=
-        count * (stream_k ? kAddPartsSeconds : kAddChunksSeconds) +
-        there_and_back(rounds.partial_elements(), stream_k ? kPartsFraction : kChunksFraction);
+    seconds += count * (stream_k            ? kAddPartsSeconds
+                        : stream_k_quarters ? kAddQuarterPartsSeconds
+                                            : kAddChunksSeconds) +
+               there_and_back(rounds.partial_elements(),
+                              stream_k || stream_k_quarters ? kPartsFraction : kChunksFraction);
   }
   const double slower = 1 + kCopyFraction * rounds.copy_slots();
   // Chunks store a part of the tile each, or leave D to the second pass.
@@ -151,6 +168,11 @@ double FfmaFamily::ModelSeconds(const Problem& problem, const DeviceInfo& device
     return seconds + ModelResultSeconds(problem, device) +
            static_cast<double>(problem.batch_count) *
                ModelTile(problem, device, cost, cost.math_fraction, products);
+  }
+  if (stream_k_quarters && ReadsAB(problem)) {
+    const StreamKOrder order(problem, ffma.numerics);
+    return seconds + ModelResultSeconds(problem, device) +
+           static_cast<double>(problem.batch_count) * ModelPairs(problem, device, cost, order);
   }
   // Chunks leave their sums in the workspace, but D is written all the same.
   Problem chunk = problem;
@@ -273,7 +295,7 @@ cudaError_t FfmaFamily::Launch(const Plan& plan, const void* args, const void* /
     GEMM_RETURN_IF_CUDA_ERROR(
         cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(function), parameters));
     if (!round.second_pass) continue;
-    if (stream_k) {
+    if (g.sharers > 0) {
       GEMM_RETURN_IF_CUDA_ERROR(LaunchAddParts(g, ffma.shape.tile_m(), stream));
     } else {
       GEMM_RETURN_IF_CUDA_ERROR(

@@ -20,7 +20,8 @@ __device__ __forceinline__ void FfmaAdvance(const float** from, int64_t bytes) {
 }
 
 // Transposes tiles of an operand with k contiguous on their way to [depth][kOuter + 4]. A warp
-// copies 8 rows of a stage, which are consecutive in memory, of 4 outer indices at a time.
+// copies 8 rows of a stage, which are consecutive in memory, of 4 outer indices at a time, and the
+// next 8 from addresses that are the same but for a constant: an address takes two additions.
 template <int kOuter, int kDepth, int kSlices>
 class FfmaTransposer {
  public:
@@ -28,119 +29,126 @@ class FfmaTransposer {
   // columns that exist.
   __device__ __forceinline__ FfmaTransposer(const float* tile, int64_t outer_stride, int64_t outer,
                                             int length, int slice_length, int thread)
-      : step_bytes_(4 * outer_stride * static_cast<int>(sizeof(float))) {
-    const int row = thread / 32 * 8 + thread % 8;
-    const int outer0 = thread % 32 / 8;
-    copies_left_ = static_cast<int>(min(outer, int64_t{kOuter})) - outer0;
+      : step_bytes_(kStep * outer_stride * static_cast<int>(sizeof(float))),
+        whole_(outer >= kOuter) {
+    const int row = thread / 32 % kGroups * 16 + thread % 8;
+    const int outer0 = thread / 32 / kGroups * 4 + thread % 32 / 8;
+    const int slice = row / kSliceDepth;
+    const int product = slice * slice_length + row % kSliceDepth;
     // Rows or columns that do not exist are not copied: results of what was there are not stored.
-    from_ = tile + (copies_left_ > 0 ? outer0 * outer_stride : 0);
+    copies_left_ = static_cast<int>(min(outer, int64_t{kOuter})) - outer0;
+    products_left_ = min((slice + 1) * slice_length, length) - product;
+    from_ = tile + (copies_left_ > 0 ? outer0 * outer_stride : 0) + product;
     to_ = (row * (kOuter + 4) + outer0) * 4;
-#pragma unroll
-    for (int pass = 0; pass < kPasses; ++pass) {
-      const int slice = (row + pass * 32) / kSliceDepth;
-      const int in_slice = (row + pass * 32) % kSliceDepth;
-      product_[pass] = slice * slice_length + in_slice;
-      end_[pass] = min(slice_length, length - slice * slice_length) - in_slice;
-    }
   }
 
-  // Copies a stage: in each slice, products [first, first + kSliceDepth) of the slice's.
-  __device__ __forceinline__ void Copy(uint32_t stage, int first) const {
+  // Copies the next stage: in each slice, the next kSliceDepth products of the slice's.
+  __device__ __forceinline__ void Copy(uint32_t stage) {
+    const uint32_t bytes = products_left_ > 0 ? 4 : 0;
+    const uint32_t bytes_after = products_left_ > 8 ? 4 : 0;
+    const float* from = from_;
+    const uint32_t to = stage + to_;
+    if (whole_) {
 #pragma unroll
-    for (int pass = 0; pass < kPasses; ++pass) {
-      const bool exists = first < end_[pass];
-      const uint32_t bytes = exists ? 4 : 0;
-      const float* from = from_ + (exists ? product_[pass] + first : 0);
-      const uint32_t to = stage + to_ + pass * (32 * (kOuter + 4) * 4);
-      if (copies_left_ > kOuter - 4) {
+      for (int g = 0; g < kOuter / kStep; ++g) {
+        CopyAsync4(to + g * (kStep * 4), from, bytes);
+        CopyAsync4(to + g * (kStep * 4) + kAfter, from + 8, bytes_after);
+        FfmaAdvance(&from, step_bytes_);
+      }
+    } else {
 #pragma unroll
-        for (int g = 0; g < kOuter / 4; ++g) {
-          CopyAsync4(to + g * 16, from, bytes);
-          FfmaAdvance(&from, step_bytes_);
+      for (int g = 0; g < kOuter / kStep; ++g) {
+        if (kStep * g < copies_left_) {
+          CopyAsync4(to + g * (kStep * 4), from, bytes);
+          CopyAsync4(to + g * (kStep * 4) + kAfter, from + 8, bytes_after);
         }
-      } else {
-#pragma unroll
-        for (int g = 0; g < kOuter / 4; ++g) {
-          if (4 * g < copies_left_) CopyAsync4(to + g * 16, from, bytes);
-          FfmaAdvance(&from, step_bytes_);
-        }
+        FfmaAdvance(&from, step_bytes_);
       }
     }
+    from_ += kSliceDepth;
+    products_left_ -= kSliceDepth;
   }
 
  private:
-  static constexpr int kPasses = kDepth / 32;
   static constexpr int kSliceDepth = kDepth / kSlices;
-  static_assert(kDepth % 32 == 0 && kSliceDepth % 8 == 0, "8 rows a warp, in one slice");
+  static constexpr int kWarps = kFfmaProducers / 32;
+  static constexpr int kGroups = kDepth / 16;               // of rows, each a warp's
+  static constexpr int kStep = 4 * (kWarps / kGroups);      // outer indices at a time
+  static constexpr uint32_t kAfter = 8 * (kOuter + 4) * 4;  // bytes, 8 rows on
+  static_assert(kWarps % kGroups == 0 && kSliceDepth % 16 == 0 && kOuter % kStep == 0,
+                "16 rows a warp, in one slice");
 
   const float* from_;
   int64_t step_bytes_;
-  int copies_left_;
   uint32_t to_;
-  int product_[kPasses];
-  int end_[kPasses];
+  int copies_left_;
+  int products_left_;
+  bool whole_;  // of all threads: lanes that go separate ways would take turns
 };
 
 // Copies tiles of an operand with its outer index contiguous to [depth][kOuter], as a transposer
-// does. A pass copies as many rows as the threads have places for; the rest of them have none.
+// does: a thread several columns of a row, from addresses that are the same but for a constant.
+// Slices have as many warps each.
 template <int kOuter, int kDepth, int kSlices>
 class FfmaCopier {
  public:
   // As a transposer's, but for the stride from product to product.
   __device__ __forceinline__ FfmaCopier(const float* tile, int64_t depth_stride, int64_t outer,
                                         int length, int slice_length, int thread)
-      : stride_(depth_stride),
-        step_bytes_(kRows * depth_stride * static_cast<int>(sizeof(float))),
-        length_(length),
-        slice_length_(slice_length) {
-    row_ = thread / kOuter;
-    const int column = thread % kOuter;
-    // One that does not exist is not copied: its results are not stored. To repeat another one
+      : step_bytes_(kRows * depth_stride * static_cast<int>(sizeof(float))),
+        whole_(outer >= kOuter) {
+    const int slice = thread / kThreads;
+    const int row = thread % kThreads / kLanes;
+    const int column = thread % kLanes;
+    const int product = slice * slice_length + row;
+    // Columns that do not exist are not copied: their results are not stored. To repeat another one
     // would cost: lanes that copy the same element take turns.
-    copies_ = column < outer && row_ < kRows;
-    from_ = tile + column;
-    to_ = thread * 4;
+    columns_left_ = static_cast<int>(min(outer, int64_t{kOuter})) - column;
+    products_left_ = min((slice + 1) * slice_length, length) - product;
+    from_ = tile + (columns_left_ > 0 ? column : 0) + product * depth_stride;
+    to_ = ((slice * kSliceDepth + row) * kOuter + column) * 4;
   }
 
-  __device__ __forceinline__ void Copy(uint32_t stage, int first) const {
-    if (!copies_) return;
-#pragma unroll 1
-    for (int slice = 0; slice < kSlices; ++slice) {
-      const int before = slice * slice_length_;
-      const int rows = min(slice_length_, length_ - before) - first;  // that exist
-      const float* from = from_ + (rows > 0 ? before + row_ + first : 0) * stride_;
-      const uint32_t to = stage + to_ + slice * (kSliceDepth * kOuter * 4);
-      if (rows >= kSliceDepth) {
+  __device__ __forceinline__ void Copy(uint32_t stage) {
+    const uint32_t to = stage + to_;
+    if (whole_ && products_left_ > kSliceDepth - kRows) {
 #pragma unroll
-        for (int pass = 0; pass < kSliceDepth / kRows; ++pass) {
-          CopyAsync4(to + pass * (kRows * kOuter * 4), from, 4);
-          FfmaAdvance(&from, step_bytes_);
+      for (int row = 0; row < kSliceDepth; row += kRows) {
+#pragma unroll
+        for (int column = 0; column < kOuter; column += kLanes) {
+          CopyAsync4(to + (row * kOuter + column) * 4, from_ + column, 4);
         }
-      } else {
+        FfmaAdvance(&from_, step_bytes_);
+      }
+    } else {
+#pragma unroll
+      for (int row = 0; row < kSliceDepth; row += kRows) {
         // Products that do not exist are not looked at.
-#pragma unroll(kSlices == 1 ? 4 : 1)
-        for (int pass = 0; pass < kSliceDepth / kRows; ++pass) {
-          if (row_ + pass * kRows >= rows) break;
-          CopyAsync4(to + pass * (kRows * kOuter * 4), from, 4);
-          FfmaAdvance(&from, step_bytes_);
+        const int columns = row < products_left_ ? columns_left_ : 0;
+#pragma unroll
+        for (int column = 0; column < kOuter; column += kLanes) {
+          if (column < columns) CopyAsync4(to + (row * kOuter + column) * 4, from_ + column, 4);
         }
+        FfmaAdvance(&from_, step_bytes_);
       }
     }
+    products_left_ -= kSliceDepth;
   }
 
  private:
   static constexpr int kSliceDepth = kDepth / kSlices;
-  static constexpr int kRows = kFfmaProducers / kOuter;  // a pass
-  static_assert(kSliceDepth % kRows == 0, "whole passes");
+  static constexpr int kThreads = kFfmaProducers / kSlices;  // of a slice
+  static constexpr int kLanes = kOuter % 32 == 0 ? 32 : 16;  // of a row
+  static constexpr int kRows = kThreads / kLanes;            // at a time
+  static_assert(kOuter % kLanes == 0 && kThreads % kLanes == 0 && kSliceDepth % kRows == 0,
+                "whole rows");
 
   const float* from_;
-  int64_t stride_;
   int64_t step_bytes_;
   uint32_t to_;
-  int row_;
-  bool copies_;
-  int length_;
-  int slice_length_;
+  int columns_left_;
+  int products_left_;
+  bool whole_;
 };
 
 // What brings an operand that is not fed by boxes.

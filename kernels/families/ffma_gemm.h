@@ -19,7 +19,8 @@ enum class FfmaFeed : uint8_t {
 inline constexpr int kFfmaFeeds = 3;
 
 inline constexpr int kFfmaProducers = 128;
-inline constexpr int kFfmaUnroll = 8;  // k-steps of the loop's body
+inline constexpr int kFfmaUnroll = 8;      // k-steps of the loop's body
+inline constexpr int kMostCutTiles = 132;  // of tiles whose parts are blocks of their own
 
 // How the results are shared out; see ffma_multiply.cuh.
 struct FfmaShape {
@@ -57,14 +58,26 @@ struct FfmaKernel {
   }
   constexpr int bytes_a() const { return pitch_a() * shape.depth * 4; }
   constexpr int stage_bytes() const { return bytes_a() + pitch_b() * shape.depth * 4; }
+  // Whether rings of all stages leave the L1 cache little room. Threads copy parts of lines, whose
+  // rest it keeps for later: if both operands come so, a stage less is better, 55 us for 60 at 1023
+  // cubed (H200, 2026-11-30).
+  constexpr bool crowded() const {
+    return shape.slices > 1 && shape.blocks * shape.stages * stage_bytes() > 190 * 1024;
+  }
+  constexpr int stages() const {
+    const bool by_threads = feed_a != FfmaFeed::kBoxes && feed_b != FfmaFeed::kBoxes;
+    return shape.stages - (by_threads && crowded() ? 1 : 0);
+  }
   // The ring and its barriers, two a stage.
-  constexpr int ring_bytes() const { return (stage_bytes() + 16) * shape.stages; }
+  constexpr int ring_bytes() const { return (stage_bytes() + 16) * stages(); }
   // Through which a warp stores rows of D that are not aligned, one result of each thread's rows at
   // a time; the padding puts two rows into different banks. Warps that share a tile do without.
   constexpr int staging_pitch() const { return shape.columns * shape.lane_columns() + 16; }
   constexpr int staging_bytes() const { return shape.lane_rows * staging_pitch() * 4; }  // a warp
+  static constexpr int kPieceBytes = 64;  // of a block that has only one
   constexpr int shared_bytes() const {
-    return ring_bytes() + (shape.slices == 1 ? shape.consumer_warps() * staging_bytes() : 0);
+    return ring_bytes() +
+           (shape.slices == 1 ? shape.consumer_warps() * staging_bytes() : kPieceBytes);
   }
 };
 
@@ -78,7 +91,9 @@ struct FfmaGemm {
   int tiles_n;
   int chunks;
   int together;  // chunks of a tile that follow each other, all or one
-  int work;      // batch_count * chunks * tiles, of stream_k only whole tiles
+  // batch_count * chunks * tiles; of stream_k only whole tiles, of stream_k_quarters their parts
+  // too.
+  int work;
   // Of FfmaDealtTiles.
   int in_turns;      // blocks that take tiles in turns; any beyond take one each
   int late_clocks;   // by which the second half of them begins to multiply later
@@ -93,7 +108,9 @@ struct FfmaGemm {
   int stages;
   int whole_tiles;
   int cut_tiles;
-  int sharers;
+  int sharers;       // 0 where nothing is cut
+  int second_parts;  // of sharers whose share goes on in another tile, each a cut tile's first
+  uint8_t seconds[kMostCutTiles];  // these tiles, the longest part first
 };
 
 }  // namespace gemm

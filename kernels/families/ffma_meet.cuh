@@ -29,7 +29,7 @@ struct FfmaMeeting {
   static constexpr int kGroups = Layout::kRows * kGroupsARow;
   static constexpr int kSliceBytes = kGroups * 512;
   static_assert(Layout::kTileWarps == 1, "a warp sums a quarter of a tile");
-  static_assert(Layout::kStageBytes * kKernel.shape.stages >= kKernel.shape.slices * kSliceBytes,
+  static_assert(Layout::kStageBytes * Layout::kStages >= kKernel.shape.slices * kSliceBytes,
                 "the sums fit the ring");
 
   // A group's row and column from those of the thread.
@@ -41,6 +41,46 @@ struct FfmaMeeting {
     return group % kGroupsARow * Layout::kColumnGroup;
   }
 };
+
+// Adds the quarters of a tile and stores them where rows of D are not 16-byte aligned: 32
+// neighbouring floats of the ring at a time, 32 of a row or 16 of two. As threads hold them they
+// would go into 24 pieces of lines at a time.
+template <FfmaKernel kKernel>
+__device__ __forceinline__ void FfmaStoreMet(const FfmaGemm& g, const FfmaPiece& piece,
+                                             uint32_t ring, const FfmaPlace<kKernel>& at) {
+  using Layout = FfmaLayout<kKernel>;
+  using Meeting = FfmaMeeting<kKernel>;
+  constexpr int kSlices = kKernel.shape.slices;
+  constexpr int kRowsAtOnce = 8 / Layout::kLaneColumns;
+  // The first element's owner is lane at.lane / 4.
+  const int64_t row0 =
+      int64_t{piece.tile_m} * Layout::kTileM + at.lane / 4 / Layout::kLaneColumns * 4;
+  const int64_t column0 =
+      int64_t{piece.tile_n} * Layout::kTileN + at.lane % (4 * Layout::kLaneColumns);
+  const StridedGemm<float>& p = g.p;
+#pragma unroll 1
+  for (int e = 0; e < Meeting::kGroups / kSlices; ++e) {
+    const int group = at.slice * (Meeting::kGroups / kSlices) + e;
+    const uint32_t from = ring + group * 512 + at.lane * 4;
+    const int64_t row = row0 + Meeting::RowOf(group);
+    const int64_t column = column0 + Meeting::ColumnOf(group);
+    float total[4];
+#pragma unroll
+    for (int h = 0; h < 4; ++h) {
+      total[h] = LoadShared(from + h * 128);
+#pragma unroll
+      for (int s = 1; s < kSlices; ++s) {
+        total[h] = __fadd_rn(total[h], LoadShared(from + s * Meeting::kSliceBytes + h * 128));
+      }
+    }
+    if (column >= p.n) continue;
+#pragma unroll
+    for (int h = 0; h < 4; ++h) {
+      const int64_t mine = row + 4 * kRowsAtOnce * h;
+      if (mine < p.m) StoreElement(p, piece.batch, mine, column, total[h]);
+    }
+  }
+}
 
 // Adds the quarters of a tile in the ring, which nothing writes any more: a block whose warps share
 // tiles has one piece of work. The blocks of a cluster have a chunk of the same tile each; then
@@ -71,6 +111,10 @@ __device__ __forceinline__ void FfmaMeet(
   const int64_t row0 = int64_t{piece.tile_m} * Layout::kTileM;
   const int64_t column0 = int64_t{piece.tile_n} * Layout::kTileN;
   const int blocks = ClusterSize();
+  if (blocks == 1 && piece.part < 0 && !g.store_16) {
+    FfmaStoreMet<kKernel>(g, piece, ring, at);
+    return;
+  }
 #pragma unroll 4
   for (int e = 0; e < kGroups / kSlices; ++e) {
     const int group = at.slice * (kGroups / kSlices) + e;
@@ -85,6 +129,11 @@ __device__ __forceinline__ void FfmaMeet(
       StoreShared4(mine + group * 512, total);
     } else if (piece.part < 0) {
       FfmaStoreFour(g.p, g.store_16, piece.batch, row, column, total);
+    } else if (g.sharers > 0) {
+      *reinterpret_cast<float4*>(g.partial +
+                                 (piece.part * Layout::kTileM + at.row + Meeting::RowOf(group)) *
+                                     Layout::kTileN +
+                                 at.column + Meeting::ColumnOf(group)) = total;
     } else if (row < g.p.m && column < g.p.n) {
       *reinterpret_cast<float4*>(g.partial + (piece.part * g.p.m + row) * g.partial_pitch +
                                  column) = total;

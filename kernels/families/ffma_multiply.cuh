@@ -72,10 +72,11 @@ struct FfmaDepth {
   int tail;
 
   template <int kSlices, int kSliceDepth>
-  __device__ __forceinline__ static FfmaDepth Of(const FfmaGemm& g, int length, int slice) {
-    const int mine =
-        kSlices == 1 ? length : max(0, min(length - slice * g.slice_length, g.slice_length));
-    const int longest = kSlices == 1 ? length : min(length, g.slice_length);
+  __device__ __forceinline__ static FfmaDepth Of(const FfmaPiece& piece, int slice) {
+    const int length = piece.length;
+    const int of_slice = piece.slice_length;
+    const int mine = kSlices == 1 ? length : max(0, min(length - slice * of_slice, of_slice));
+    const int longest = kSlices == 1 ? length : min(length, of_slice);
     return {(longest + kSliceDepth - 1) / kSliceDepth, mine / kSliceDepth, mine % kSliceDepth};
   }
 };
@@ -90,8 +91,9 @@ __device__ __forceinline__ void FfmaBeginLate(const FfmaGemm& g) {
 }
 
 template <FfmaKernel kKernel, typename Pieces, typename Ring>
-__device__ __forceinline__ void FfmaProduce(const FfmaGemm& g, const CUtensorMap* map_a,
-                                            const CUtensorMap* map_b, Ring ring) {
+__device__ __forceinline__ void FfmaProduce(const FfmaGemm& g, const Pieces& pieces,
+                                            const CUtensorMap* map_a, const CUtensorMap* map_b,
+                                            Ring ring) {
   using Layout = FfmaLayout<kKernel>;
   constexpr int kSlices = kKernel.shape.slices;
   constexpr int kDepth = kKernel.shape.depth;
@@ -103,18 +105,18 @@ __device__ __forceinline__ void FfmaProduce(const FfmaGemm& g, const CUtensorMap
   if (!kAnyThreads && thread != 0) return;
   WaitForKernelBefore();
   ring.parity = 1;
-  const int pieces = Pieces::Count(g);
-  for (int i = 0; i < pieces; ++i) {
-    const FfmaPiece piece = Pieces::At(g, i);
+  const int count = pieces.Count(g);
+  for (int i = 0; i < count; ++i) {
+    const FfmaPiece piece = pieces.At(g, i);
     const int row0 = piece.tile_m * Layout::kTileM;
     const int column0 = piece.tile_n * Layout::kTileN;
-    const int slice_length = kSlices == 1 ? piece.length : g.slice_length;
+    const int slice_length = kSlices == 1 ? piece.length : piece.slice_length;
     const int longest = min(piece.length, slice_length);
-    const FfmaThreadFeed<kKernel.feed_a, Layout::kTileM, kDepth, kSlices> a(
+    FfmaThreadFeed<kKernel.feed_a, Layout::kTileM, kDepth, kSlices> a(
         g.p.a + piece.batch * g.p.a_batch + row0 * (kCopyingA ? 1 : g.p.a_row) +
             piece.begin * (kCopyingA ? g.p.a_column : 1),
         kCopyingA ? g.p.a_column : g.p.a_row, g.p.m - row0, piece.length, slice_length, thread);
-    const FfmaThreadFeed<kKernel.feed_b, Layout::kTileN, kDepth, kSlices> b(
+    FfmaThreadFeed<kKernel.feed_b, Layout::kTileN, kDepth, kSlices> b(
         g.p.b + piece.batch * g.p.b_batch + column0 * (kCopyingB ? 1 : g.p.b_column) +
             piece.begin * (kCopyingB ? g.p.b_row : 1),
         kCopyingB ? g.p.b_row : g.p.b_column, g.p.n - column0, piece.length, slice_length, thread);
@@ -133,8 +135,8 @@ __device__ __forceinline__ void FfmaProduce(const FfmaGemm& g, const CUtensorMap
               static_cast<int>(piece.batch) * g.box_step_b, ring.Full());
         }
       }
-      if constexpr (!Layout::kBoxA) a.Copy(ring.Stage(), first);
-      if constexpr (!Layout::kBoxB) b.Copy(ring.Stage() + Layout::kBytesA, first);
+      if constexpr (!Layout::kBoxA) a.Copy(ring.Stage());
+      if constexpr (!Layout::kBoxB) b.Copy(ring.Stage() + Layout::kBytesA);
       if constexpr (kAnyThreads) BarrierArriveAfterCopies(ring.Full());
       // When all blocks begin at once, none should wait behind what others need later.
       if constexpr (kAnyThreads && kSlices == 1) {
@@ -153,8 +155,8 @@ __device__ __forceinline__ void FfmaProduce(const FfmaGemm& g, const CUtensorMap
 // 0 * 0: that would turn a sum of -0 into +0, and the bits would differ from those of other
 // kernels.
 template <FfmaKernel kKernel, typename Pieces, typename Ring>
-__device__ __forceinline__ void FfmaSum(const FfmaGemm& g, int i, int slice, uint32_t offset_a,
-                                        uint32_t offset_b, Ring* ring,
+__device__ __forceinline__ void FfmaSum(const FfmaGemm& g, const Pieces& pieces, int i, int slice,
+                                        uint32_t offset_a, uint32_t offset_b, Ring* ring,
                                         float (&sum)[kKernel.shape.rows][kKernel.shape.columns]) {
   using Layout = FfmaLayout<kKernel>;
   constexpr int kSlices = kKernel.shape.slices;
@@ -171,8 +173,7 @@ __device__ __forceinline__ void FfmaSum(const FfmaGemm& g, int i, int slice, uin
   };
   float a[2][Layout::kRows];
   float b[2][Layout::kColumns];
-  const FfmaDepth depth =
-      FfmaDepth::Of<kSlices, Layout::kSliceDepth>(g, Pieces::At(g, i).length, slice);
+  const FfmaDepth depth = FfmaDepth::Of<kSlices, Layout::kSliceDepth>(pieces.At(g, i), slice);
   if (depth.stages > 0) {
     BarrierWait(ring->Full(), ring->parity);
     FfmaLoad<kKernel>(a[0], b[0], ring->Stage() + offset_a, ring->Stage() + offset_b);
@@ -211,8 +212,7 @@ __device__ __forceinline__ void FfmaSum(const FfmaGemm& g, int i, int slice, uin
   }
   if (full_to_the_end) return;
   const FfmaPlace<kKernel> again(ThreadIndexAgain());
-  const FfmaDepth rest =
-      FfmaDepth::Of<kSlices, Layout::kSliceDepth>(g, Pieces::At(g, i).length, again.slice);
+  const FfmaDepth rest = FfmaDepth::Of<kSlices, Layout::kSliceDepth>(pieces.At(g, i), again.slice);
 #pragma unroll 1
   for (int l = 0; l < rest.tail; ++l) {
     FfmaStep(sum, a[0], b[0]);
@@ -233,11 +233,19 @@ template <FfmaKernel kKernel, typename Pieces, int kConsumerRegisters, int kProd
 __device__ __forceinline__ void FfmaMultiply(const FfmaGemm& g, const CUtensorMap* map_a,
                                              const CUtensorMap* map_b) {
   using Layout = FfmaLayout<kKernel>;
-  constexpr int kStages = kKernel.shape.stages;
+  constexpr int kStages = Layout::kStages;
   extern __shared__ __align__(128) unsigned char shared_raw[];
   FfmaRing<Layout::kStageBytes, kStages> ring;
   ring.base = SharedAddress(shared_raw);
   ring.parity = 0;
+  // Blocks whose warps share tiles have one piece of work.
+  constexpr bool kOnePiece = kKernel.shape.slices > 1;
+  std::conditional_t<kOnePiece, FfmaHeldPiece, Pieces> pieces;
+  if constexpr (kOnePiece) {
+    auto* piece = reinterpret_cast<FfmaPiece*>(shared_raw + Layout::kRingBytes);
+    pieces.piece = piece;
+    if (threadIdx.x == 0) *piece = Pieces::OfBlock(g);
+  }
   if (threadIdx.x == 0) {
     constexpr int kArrivals = (Layout::kBoxA || Layout::kBoxB ? 1 : 0) +
                               (Layout::kBoxA && Layout::kBoxB ? 0 : kFfmaProducers);
@@ -254,7 +262,7 @@ __device__ __forceinline__ void FfmaMultiply(const FfmaGemm& g, const CUtensorMa
 
   if (static_cast<int>(threadIdx.x) >= 32 * Layout::kConsumers) {
     ShrinkRegistersTo<kProducerRegisters>();
-    FfmaProduce<kKernel, Pieces>(g, map_a, map_b, ring);
+    FfmaProduce<kKernel>(g, pieces, map_a, map_b, ring);
     return;
   }
   GrowRegistersTo<kConsumerRegisters>();
@@ -265,11 +273,11 @@ __device__ __forceinline__ void FfmaMultiply(const FfmaGemm& g, const CUtensorMa
   if constexpr (kKernel.shape.blocks == 2 && std::is_same_v<Pieces, FfmaDealtTiles>) {
     FfmaBeginLate(g);
   }
-  const int pieces = Pieces::Count(g);
-  for (int i = 0; i < pieces; ++i) {
+  const int count = pieces.Count(g);
+  for (int i = 0; i < count; ++i) {
     float sum[Layout::kRows][Layout::kColumns];
-    FfmaSum<kKernel, Pieces>(g, i, place.slice, offset_a, offset_b, &ring, sum);
-    const FfmaPiece piece = Pieces::At(g, i);
+    FfmaSum<kKernel>(g, pieces, i, place.slice, offset_a, offset_b, &ring, sum);
+    const FfmaPiece piece = pieces.At(g, i);
     if constexpr (kKernel.shape.slices == 1) {
       FfmaStore<kKernel>(g, piece, ring.base, sum);
     } else {

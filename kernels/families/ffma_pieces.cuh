@@ -17,7 +17,8 @@ struct FfmaPiece {
   int tile_n;
   int begin;
   int length;
-  int64_t part;  // where in `partial` the sums go; -1: they are results
+  int slice_length;  // products that a warp of those that share the tile sums
+  int64_t part;      // where in `partial` the sums go; -1: they are results
 };
 
 // Tiles are counted along m in groups of 8 tile rows, so that tiles that run at the same time share
@@ -33,35 +34,24 @@ __device__ __forceinline__ void FfmaTileAt(const FfmaGemm& g, int index, FfmaPie
 }
 
 // The chunks of a tile are a cluster, or come after those before them of all tiles.
-struct FfmaTiles {
-  __device__ __forceinline__ static int Count(const FfmaGemm& g) {
-    const int first = static_cast<int>(blockIdx.x);
-    const int step = static_cast<int>(gridDim.x);
-    return first < g.work ? (g.work - 1 - first) / step + 1 : 0;
-  }
+__device__ __forceinline__ FfmaPiece FfmaChunkAt(const FfmaGemm& g, int index) {
+  FfmaPiece piece;
+  const int tiles = g.tiles_m * g.tiles_n;
+  const int in_cluster = index % g.together;
+  const int matrix = index / g.together / tiles;
+  FfmaTileAt(g, index / g.together - matrix * tiles, &piece);
+  const int batch = matrix * g.together / g.chunks;
+  const int chunk = matrix * g.together - batch * g.chunks + in_cluster;
+  piece.batch = batch;
+  piece.begin = chunk * g.chunk_length;
+  piece.length = min(g.chunk_length, static_cast<int>(g.p.k) - piece.begin);
+  piece.slice_length = g.slice_length;
+  piece.part = g.chunks > 1 ? chunk * g.p.batch_count + batch : -1;
+  return piece;
+}
 
-  __device__ __forceinline__ static FfmaPiece At(const FfmaGemm& g, int i) {
-    return Number(g, static_cast<int>(blockIdx.x) + i * static_cast<int>(gridDim.x));
-  }
-
-  __device__ __forceinline__ static FfmaPiece Number(const FfmaGemm& g, int index) {
-    FfmaPiece piece;
-    const int tiles = g.tiles_m * g.tiles_n;
-    const int in_cluster = index % g.together;
-    const int matrix = index / g.together / tiles;
-    FfmaTileAt(g, index / g.together - matrix * tiles, &piece);
-    const int batch = matrix * g.together / g.chunks;
-    const int chunk = matrix * g.together - batch * g.chunks + in_cluster;
-    piece.batch = batch;
-    piece.begin = chunk * g.chunk_length;
-    piece.length = min(g.chunk_length, static_cast<int>(g.p.k) - piece.begin);
-    piece.part = g.chunks > 1 ? chunk * g.p.batch_count + batch : -1;
-    return piece;
-  }
-};
-
-// The same, but the last blocks may have one tile each: they find places when blocks that take
-// tiles in turns are done.
+// Blocks take tiles in turns, but the last ones may have one tile each: they find places when the
+// others are done.
 struct FfmaDealtTiles {
   __device__ __forceinline__ static int InTurns(const FfmaGemm& g) {
     return g.work - (static_cast<int>(gridDim.x) - g.in_turns);
@@ -74,9 +64,18 @@ struct FfmaDealtTiles {
 
   __device__ __forceinline__ static FfmaPiece At(const FfmaGemm& g, int i) {
     const int block = static_cast<int>(blockIdx.x);
-    return FfmaTiles::Number(
+    return FfmaChunkAt(
         g, block < g.in_turns ? block + i * g.in_turns : InTurns(g) + block - g.in_turns);
   }
+};
+
+// The one piece of a block whose warps share tiles, held in shared memory: what is worked out from
+// the block's number would take up registers in the main loop.
+struct FfmaHeldPiece {
+  const FfmaPiece* piece;
+
+  __device__ __forceinline__ static int Count(const FfmaGemm& /*g*/) { return 1; }
+  __device__ __forceinline__ FfmaPiece At(const FfmaGemm& /*g*/, int /*i*/) const { return *piece; }
 };
 
 // The share of a stream-K worker in the cut tiles: stages [first, last), counted through them.
@@ -95,6 +94,15 @@ struct StreamKShare {
     segments = last > int64_t{tile + 1} * g.stages ? 2 : 1;
   }
 
+  // Whose share the first stage of a cut tile is in.
+  __device__ __forceinline__ static int Of(const FfmaGemm& g, int tile) {
+    const int64_t begin = int64_t{tile} * g.stages;
+    auto sharer = static_cast<int>(begin * g.sharers / (int64_t{g.cut_tiles} * g.stages));
+    while (sharer > 0 && Start(g, sharer) > begin) --sharer;
+    while (Start(g, sharer + 1) <= begin) ++sharer;
+    return sharer;
+  }
+
   __device__ __forceinline__ static int64_t Start(const FfmaGemm& g, int sharer) {
     return int64_t{sharer} * (int64_t{g.cut_tiles} * g.stages) / g.sharers;
   }
@@ -105,6 +113,54 @@ struct StreamKShare {
 __device__ __forceinline__ int64_t StreamKParts(const FfmaGemm& g) {
   return int64_t{g.cut_tiles} + g.sharers;
 }
+
+// What a sharer has of a cut tile.
+__device__ __forceinline__ void FfmaPart(const FfmaGemm& g, const StreamKShare& share, int sharer,
+                                         int tile, int batch, int stage, FfmaPiece* piece) {
+  FfmaTileAt(g, g.whole_tiles + tile, piece);
+  const int64_t origin = int64_t{tile} * g.stages;
+  const int begin = static_cast<int>(max(share.first - origin, int64_t{0}));
+  const int end = static_cast<int>(min(share.last - origin, int64_t{g.stages}));
+  piece->batch = batch;
+  piece->part = begin > 0 || end < g.stages ? batch * StreamKParts(g) + sharer + tile : -1;
+  piece->begin = begin * stage;
+  piece->length = static_cast<int>(min(g.p.k, int64_t{end} * stage)) - piece->begin;
+}
+
+// A block whose warps share tiles has one piece of work. Where the last tiles are cut, the parts
+// come after all whole tiles: first those with which shares begin, then what is left of the shares,
+// the longest first, since it starts where the shortest has ended.
+__device__ __forceinline__ FfmaPiece FfmaCutAt(const FfmaGemm& g, int index) {
+  constexpr int kStage = 64;
+  constexpr int kGranule = 32;  // four times that of a quarter
+  FfmaPiece piece;
+  const int whole = static_cast<int>(g.p.batch_count) * g.whole_tiles;
+  if (index < whole) {
+    const int batch = index / g.whole_tiles;
+    piece.batch = batch;
+    piece.begin = 0;
+    piece.length = static_cast<int>(g.p.k);
+    piece.part = -1;
+    FfmaTileAt(g, index - batch * g.whole_tiles, &piece);
+  } else {
+    const int parts = g.sharers + g.second_parts;
+    const int batch = (index - whole) / parts;
+    const int part = index - whole - batch * parts;
+    const int tile = part < g.sharers ? -1 : g.seconds[part - g.sharers];
+    const int sharer = tile < 0 ? part : StreamKShare::Of(g, tile);
+    const StreamKShare share(g, sharer);
+    FfmaPart(g, share, sharer, tile < 0 ? share.tile : tile, batch, kStage, &piece);
+  }
+  piece.slice_length = (piece.length + kGranule - 1) / kGranule * (kGranule / 4);
+  return piece;
+}
+
+struct FfmaOnePiece {
+  __device__ __forceinline__ static FfmaPiece OfBlock(const FfmaGemm& g) {
+    const int index = static_cast<int>(blockIdx.x);
+    return g.sharers > 0 ? FfmaCutAt(g, index) : FfmaChunkAt(g, index);
+  }
+};
 
 // Whole tiles are dealt out to all blocks in turns, through the whole batch; every matrix has the
 // same cuts, if any. The last kWorkers blocks, which may be all, are the workers that share them.
@@ -130,27 +186,20 @@ struct StreamKPieces {
     FfmaPiece piece;
     const int worker = Worker();
     const StreamKShare share(g, worker);
-    piece.begin = 0;
-    piece.length = static_cast<int>(g.p.k);
-    piece.part = -1;
+    piece.slice_length = 0;
     const int whole = i - share.segments * static_cast<int>(g.p.batch_count);
     if (whole >= 0) {
       const int index = whole * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x);
       const int batch = index / g.whole_tiles;
       piece.batch = batch;
+      piece.begin = 0;
+      piece.length = static_cast<int>(g.p.k);
+      piece.part = -1;
       FfmaTileAt(g, index - batch * g.whole_tiles, &piece);
       return piece;
     }
     const int batch = i / share.segments;
-    const int tile = share.tile + i - batch * share.segments;
-    piece.batch = batch;
-    FfmaTileAt(g, g.whole_tiles + tile, &piece);
-    const int64_t origin = int64_t{tile} * g.stages;
-    const int begin = static_cast<int>(max(share.first - origin, int64_t{0}));
-    const int end = static_cast<int>(min(share.last - origin, int64_t{g.stages}));
-    if (begin > 0 || end < g.stages) piece.part = batch * StreamKParts(g) + worker + tile;
-    piece.begin = begin * kStage;
-    piece.length = static_cast<int>(min(g.p.k, int64_t{end} * kStage)) - piece.begin;
+    FfmaPart(g, share, worker, share.tile + i - batch * share.segments, batch, kStage, &piece);
     return piece;
   }
 };

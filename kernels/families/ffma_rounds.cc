@@ -1,6 +1,7 @@
 #include "kernels/families/ffma_rounds.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "kernels/families/sum_order.h"
@@ -28,9 +29,32 @@ bool FitClusters(int64_t chunks, int64_t blocks, const FfmaShape& shape) {
          (chunks > 2 && chunks <= kMostChunks && blocks <= kMostBlocks * shape.blocks);
 }
 
+// The last tiles are cut along k.
+bool Cuts(NumericsClass numerics) {
+  return numerics == NumericsClass::kStreamK || numerics == NumericsClass::kStreamKQuarters;
+}
+
 bool Aligned16(const MatrixLayout& layout, int64_t batch_count) {
   return layout.alignment_bytes % 16 == 0 && layout.ld % 4 == 0 &&
          (batch_count == 1 || layout.batch_stride % 4 == 0);
+}
+
+// Where tiles are cut. A share goes on in a second tile if that one begins inside it.
+void FillCuts(const StreamKOrder& order, FfmaGemm* g) {
+  g->stages = static_cast<int>(order.stages);
+  g->whole_tiles = static_cast<int>(order.whole_tiles);
+  g->cut_tiles = static_cast<int>(order.cut_tiles);
+  g->sharers = static_cast<int>(order.sharers);
+  std::array<int64_t, kMostCutTiles> lengths{};
+  for (int64_t sharer = 0; sharer < order.sharers; ++sharer) {
+    const int64_t end = order.Start(sharer + 1);
+    const int64_t tile = (end - 1) / order.stages;
+    if (tile == order.Start(sharer) / order.stages) continue;
+    lengths[static_cast<size_t>(tile)] = end - tile * order.stages;
+    g->seconds[g->second_parts++] = static_cast<uint8_t>(tile);
+  }
+  std::stable_sort(g->seconds, g->seconds + g->second_parts,
+                   [&lengths](uint8_t a, uint8_t b) { return lengths[a] > lengths[b]; });
 }
 
 }  // namespace
@@ -52,26 +76,24 @@ bool FfmaRounds::Fits(const Problem& problem, const FfmaConfig& config) {
          tiles_m * tiles_n <= kMaxWork / chunks;
 }
 
-// What an operand that threads copy, or transpose, adds to a tile's time: the more, the narrower
-// the tile is the other way. H200, 2026-11-30.
-double FfmaRounds::CopySlots(const Side& side, int across) const {
-  if (side.feed == FfmaFeed::kBoxes) return 0;
-  if (side.feed == FfmaFeed::kCopying && across < 48) return 0.45;
-  return (config_.shape.slices > 1 ? 6.4 : 9.6) / across;
-}
-
+// What operands that threads copy, or transpose, add to a tile's time: the more, the narrower the
+// tile is the other way, and the more, the less the ring leaves of the L1 cache. H200, 2026-11-30.
 double FfmaRounds::copy_slots() const {
-  constexpr double kBoth = 0.1;  // they do not find enough slots
-  const double a = CopySlots(a_, config_.shape.tile_n());
-  const double b = CopySlots(b_, config_.shape.tile_m());
-  return a + b + (a > 0 && b > 0 && config_.shape.slices > 1 ? kBoth : 0);
+  const FfmaShape& shape = config_.shape;
+  const bool by_threads_a = a_.feed != FfmaFeed::kBoxes;
+  const bool by_threads_b = b_.feed != FfmaFeed::kBoxes;
+  const bool both = by_threads_a && by_threads_b;
+  const bool crowded = FfmaKernel{shape, a_.feed, b_.feed}.crowded();
+  const double each = shape.slices == 1 ? 8 : crowded && !both ? 4.6 : 2.9;
+  return (by_threads_a ? each / shape.tile_n() : 0) + (by_threads_b ? each / shape.tile_m() : 0) +
+         (crowded && both ? 0.045 : 0);
 }
 
 // Packs the operands for which a trip through memory, and a launch, take less time than threads
 // that copy them all along.
 void FfmaRounds::PackWhatPays() {
-  constexpr double kLaunchSeconds = 4.4e-6;
-  constexpr double kBytesPerSecond = 3e12;
+  constexpr double kLaunchSeconds = 1.5e-6;
+  constexpr double kBytesPerSecond = 3.8e12;
   constexpr double kFlopsPerSecond = 47e12;
   const Side a = a_;
   const Side b = b_;
@@ -121,7 +143,7 @@ FfmaRounds::Side FfmaRounds::Packed(const Side& as_it_lies, int tile) const {
   side.feed = FfmaFeed::kBoxes;
   side.packed = true;
   const int64_t rows = limits_.packed / depth_ / tile * tile;
-  if (config_.numerics != NumericsClass::kStreamK) {
+  if (!Cuts(config_.numerics)) {
     side.panel = std::min(side.outer, std::max<int64_t>(rows, tile));
   }
   side.pitch = TilesOf(side.panel, 4) * 4;
@@ -151,8 +173,8 @@ FfmaRounds::FfmaRounds(const Problem& problem, const FfmaConfig& config, FfmaPac
   clustered_ =
       config.shape.slices > 1 && FitClusters(chunks_, tiles * problem.batch_count, config.shape);
   partial_elements_ = chunks_ > 1 && !clustered_ ? chunks_ * a_.panel * partial_pitch_ : 0;
-  if (config.numerics == NumericsClass::kStreamK && depth_ > 0) {
-    const StreamKOrder order(problem);
+  if (Cuts(config.numerics) && depth_ > 0) {
+    const StreamKOrder order(problem, config.numerics);
     partial_elements_ = (order.cut_tiles + order.sharers) * order.tile_m * order.tile_n;
   }
 
@@ -279,16 +301,13 @@ FfmaRound FfmaRounds::Round(int64_t index, const Operands& operands) const {
   g.one = 1;
   g.together = clustered_ ? g.chunks : 1;
   g.partial_pitch = partial_pitch_;
-  if (config_.numerics == NumericsClass::kStreamK) {
+  if (Cuts(config_.numerics)) {
     g.whole_tiles = g.tiles_m * g.tiles_n;  // of empty sums
-    if (depth_ > 0) {
-      const StreamKOrder order(problem_);
-      g.stages = static_cast<int>(order.stages);
-      g.whole_tiles = static_cast<int>(order.whole_tiles);
-      g.cut_tiles = static_cast<int>(order.cut_tiles);
-      g.sharers = static_cast<int>(order.sharers);
-    }
+    if (depth_ > 0) FillCuts(StreamKOrder(problem_, config_.numerics), &g);
     g.work = static_cast<int>(g.p.batch_count * g.whole_tiles);
+    if (config_.shape.slices > 1) {
+      g.work += static_cast<int>(g.p.batch_count) * (g.sharers + g.second_parts);
+    }
   }
   return round;
 }

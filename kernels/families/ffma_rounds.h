@@ -87,8 +87,6 @@ class FfmaRounds {
   Side SideOf(int64_t outer, int64_t outer_stride, int64_t depth_stride,
               const MatrixLayout& layout) const;
   Side Packed(const Side& as_it_lies, int tile) const;
-  // `across`: the side of a tile that is not the operand's.
-  double CopySlots(const Side& side, int across) const;
   void PackWhatPays();
   void FillSide(const Side& side, const float* from, int64_t first, int64_t outer, int64_t matrices,
                 int tile, bool pack, TensorBoxes* boxes, Packing* packing, bool* packed) const;

@@ -28,6 +28,7 @@ struct FfmaLayout {
   static constexpr int kPitchB = kKernel.pitch_b() * 4;
   static constexpr int kBytesA = kKernel.bytes_a();
   static constexpr int kStageBytes = kKernel.stage_bytes();
+  static constexpr int kStages = kKernel.stages();
   static constexpr int kRowGroup = 4 * kShape.lane_rows;
   static constexpr int kColumnGroup = 4 * kLaneColumns;
   static constexpr int kRingBytes = kKernel.ring_bytes();

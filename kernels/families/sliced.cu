@@ -5,7 +5,7 @@
 // Where k is cut is in sum_order.h; the tile's picture is in ffma_multiply.cuh.
 //
 //   tile      results a thread   blocks a multiprocessor   stages
-//   64 x 64   8 x 16             2                         3 of 32 to 34 KiB
+//   64 x 64   8 x 16             2                         3 of 32 or 33 KiB, or 2 of 32 to 34
 //   48 x 64   12 x 8             2                         3 of 28 to 30
 //   32 x 64   8 x 8              3                         2 of 24 to 26
 //   96 x 48   12 x 12            2                         2 of 36 to 38
@@ -23,16 +23,19 @@
 //
 // An operand that the copy engine cannot fetch is copied by threads, and transposed if it has k
 // contiguous: packing it first would cost a launch and a trip through memory, which few products
-// this small make up for. A kernel is compiled for each pair of ways.
+// this small make up for. A kernel is compiled for each pair of ways. Where threads copy both,
+// tiles of 64 x 64 do with two stages, to leave the L1 cache more.
 //
-// Lost (H200, 2026-11-30): storing rows of D that are not 16-byte aligned element by element, next
-// to each other within a warp, by way of the ring: 0.7 us more at 1022 cubed; an operand whose rows
-// are not aligned by boxes of every fourth row, up to three floats too far to the right, which
-// threads then moved: 59.4 us for 58.0 at 915x929x907, 23.1 for 20.7 at 250x2222x333. 2026-11-29:
-// eight warps a tile and one block a multiprocessor, 0.88x against 1.05x of cuBLAS at 1024 cubed;
-// 128 x 64 tiles, 0.89x; stages of 32 k-steps, five of them, with both operands copied by threads,
-// 58 us against 49 at 1024 cubed; float atomics were not tried, since their order of additions is
-// anybody's.
+// What is left over of 64 x 64 tiles behind whole waves may be cut along k over all places, in a
+// class of its own: what stream_k.cu does, but for parts of 16 KiB, and each piece a block.
+//
+// Lost (H200, 2026-11-30): cutting what is left over behind one tile a multiprocessor, 53 us for 50
+// at 915x929x907, since some get two; an operand whose rows are not aligned by boxes of every
+// fourth row, up to three floats too far to the right, which threads then moved: 59.4 us for 58.0
+// at 915x929x907, 23.1 for 20.7 at 250x2222x333. 2026-11-29: eight warps a tile and one block a
+// multiprocessor, 0.88x against 1.05x of cuBLAS at 1024 cubed; 128 x 64 tiles, 0.89x; stages of 32
+// k-steps, five of them, with both operands copied by threads, 58 us against 49 at 1024 cubed;
+// float atomics were not tried, since their order of additions is anybody's.
 
 #include <array>
 #include <iterator>
@@ -41,6 +44,7 @@
 #include "kernels/families/families.h"
 #include "kernels/families/ffma_family.h"
 #include "kernels/families/ffma_multiply.cuh"
+#include "kernels/families/sum_order.h"
 
 namespace gemm {
 namespace {
@@ -54,7 +58,7 @@ struct Tile {
   double lone_fraction;
   double begin;
 };
-constexpr double kRagged = 40;
+constexpr double kRagged = 25;
 
 // clang-format off
 constexpr Tile kTiles[] = {
@@ -71,10 +75,18 @@ constexpr Tile kTiles[] = {
 };
 // clang-format on
 
-// Each tile in two classes. Chunks are data, so both share their kernels.
+// Each tile in two classes, and the first in a third. Chunks and cuts are data, so all share their
+// kernels.
 constexpr auto kConfigs = [] {
-  std::array<FfmaConfig, 2 * std::size(kTiles)> configs{};
-  for (size_t i = 0; i < configs.size(); ++i) {
+  std::array<FfmaConfig, 2 * std::size(kTiles) + 1> configs{};
+  configs.back() = {"sliced_f32_sm90_64x64x64_s3_stream_k",
+                    NumericsClass::kStreamKQuarters,
+                    kTiles[0].shape,
+                    kTiles[0].math_fraction,
+                    kTiles[0].lone_fraction,
+                    kTiles[0].begin,
+                    kRagged};
+  for (size_t i = 0; i + 1 < configs.size(); ++i) {
     const Tile& tile = kTiles[i / 2];
     const bool chunks = i % 2 != 0;
     configs[i] = {chunks ? tile.chunks_name : tile.name,
@@ -88,6 +100,9 @@ constexpr auto kConfigs = [] {
   return configs;
 }();
 constexpr auto kKernelConfigs = ToKernelConfigs(kConfigs);
+static_assert(kTiles[0].shape.tile_m() == StreamKOrder::kQuartersTile &&
+                  kTiles[0].shape.tile_n() == StreamKOrder::kQuartersTile,
+              "cut as the class says");
 
 template <int kTile, int kFeedA, int kFeedB>
 __global__ void __launch_bounds__(kTiles[kTile].shape.threads(), kTiles[kTile].shape.blocks)
@@ -98,11 +113,11 @@ __global__ void __launch_bounds__(kTiles[kTile].shape.threads(), kTiles[kTile].s
   // ptxas put the loop's operands where every second multiply-add waits for a bank of the register
   // file, not every seventh.
   constexpr bool kBoth = kFeedA != 0 && kFeedB != 0;
-  constexpr bool kMore = kBoth && (kFeedA != kFeedB || kShape.columns == 8);
+  constexpr bool kMore = kBoth;
   constexpr int kProducer = kShape.blocks == 2 && kMore ? 48 : 40;
   constexpr int kConsumer = (kShape.blocks == 2 ? 256 : 160) - kProducer;
   FfmaMultiply<FfmaKernel{kShape, static_cast<FfmaFeed>(kFeedA), static_cast<FfmaFeed>(kFeedB)},
-               FfmaTiles, kConsumer, kProducer>(g, &map_a, &map_b);
+               FfmaOnePiece, kConsumer, kProducer>(g, &map_a, &map_b);
 }
 
 template <int kTile>
@@ -115,7 +130,7 @@ constexpr FfmaFunctions ByFeed() {
 
 template <size_t... kConfig>
 constexpr auto FunctionsOf(std::index_sequence<kConfig...> /*configs*/) {
-  return std::array{ByFeed<kConfig / 2>()...};
+  return std::array{ByFeed<static_cast<int>(kConfig / 2 % std::size(kTiles))>()...};
 }
 constexpr auto kFunctions = FunctionsOf(std::make_index_sequence<kConfigs.size()>());
 

@@ -15,6 +15,8 @@
 //                      end to end along k and dealt out in equal shares: where one share ends
 //                      inside a tile, its sum is cut. The parts are added in order. For results
 //                      of so few tiles that a last wave would cost.
+//   stream_k_quarters  the same in tiles of 64 x 64 for 264 workers, two a multiprocessor: each
+//                      whole sum and each part in quarters.
 //   chunked_lanes      k in chunks, each shared out in blocks of 32 products to 8 warps, whose
 //                      lanes (4 up to 16 rows or columns, 2 up to 32, 1 beyond) take four
 //                      products each in turn. Lanes are added as a warp's shuffles do (lane i
@@ -39,7 +41,7 @@
 namespace gemm {
 
 inline constexpr int kQuarters = 4;
-inline constexpr int kQuarterGranule = 16;  // a quarter's length is a multiple of it
+inline constexpr int kQuarterGranule = 8;  // a quarter's length is a multiple of it
 inline constexpr int kLaneWarps = 8;
 inline constexpr int kLaneBlock = 32;   // consecutive products of a warp
 inline constexpr int kLaneGranule = 4;  // of a lane
@@ -70,7 +72,7 @@ inline int64_t QuarterTiles(const Problem& problem) {
 // blocks each; all of k if that does. Times are in k-steps: to begin a block takes as long as 60, a
 // second pass 140, and a block that is alone is done before one of a pair (H200, 2026-11-30).
 inline int64_t QuarterChunkLength(const Problem& problem) {
-  constexpr int64_t kGranule = int64_t{kQuarters} * kQuarterGranule;
+  constexpr int64_t kGranule = 64;
   constexpr int64_t kMultiprocessors = 132;
   constexpr int64_t kBegin = 60;
   constexpr int64_t kSecondPass = 140;
@@ -119,36 +121,50 @@ inline NumericsClass NumericsOf(const Problem& problem) {
                                                  : NumericsClass::kQuarters;
 }
 
-// How stream_k cuts: tiles are counted along m in groups of 8 tile rows, the cut ones last.
+// The products of each quarter but the last of so many, where they are not part of chunks.
+inline int64_t QuarterLength(int64_t products) {
+  return std::max<int64_t>(1, TilesOf(products, int64_t{kQuarters} * kQuarterGranule)) *
+         kQuarterGranule;
+}
+
+// How stream_k and stream_k_quarters cut: tiles are counted along m in groups of 8 tile rows, the
+// cut ones last.
 struct StreamKOrder {
   static constexpr int64_t kShort = 128;  // sides of a tile
   static constexpr int64_t kLong = 256;
+  static constexpr int64_t kQuartersTile = 64;
   static constexpr int64_t kStage = 32;  // cuts of k are multiples of it
+  static constexpr int64_t kQuartersStage = 64;
   static constexpr int64_t kWorkers = 132;
   static constexpr int64_t kGroup = 8;
   static constexpr int64_t kLeastShare = 4;  // stages
 
   bool upright;  // tiles of 256 x 128
+  int64_t stage;
   int64_t tile_m;
   int64_t tile_n;
   int64_t tiles_m;
   int64_t tiles_n;
   int64_t stages;       // of a tile
-  int64_t whole_tiles;  // a multiple of kWorkers
-  int64_t cut_tiles;    // fewer than kWorkers
+  int64_t whole_tiles;  // a multiple of the workers
+  int64_t cut_tiles;    // fewer than there are workers
   int64_t sharers;      // workers that share the cut ones
 
-  explicit StreamKOrder(const Problem& problem)
-      : upright(TilesOf(problem.m, kLong) * TilesOf(problem.n, kShort) <
-                TilesOf(problem.m, kShort) * TilesOf(problem.n, kLong)),
-        tile_m(upright ? kLong : kShort),
-        tile_n(upright ? kShort : kLong),
-        tiles_m(TilesOf(problem.m, tile_m)),
-        tiles_n(TilesOf(problem.n, tile_n)),
-        stages(TilesOf(problem.k, kStage)),
-        whole_tiles(tiles_m * tiles_n / kWorkers * kWorkers),
-        cut_tiles(tiles_m * tiles_n - whole_tiles),
-        sharers(std::min(kWorkers, std::max(cut_tiles, cut_tiles * stages / kLeastShare))) {}
+  explicit StreamKOrder(const Problem& problem, NumericsClass numerics = NumericsClass::kStreamK) {
+    const bool quarters = numerics == NumericsClass::kStreamKQuarters;
+    upright = !quarters && TilesOf(problem.m, kLong) * TilesOf(problem.n, kShort) <
+                               TilesOf(problem.m, kShort) * TilesOf(problem.n, kLong);
+    stage = quarters ? kQuartersStage : kStage;
+    tile_m = quarters ? kQuartersTile : upright ? kLong : kShort;
+    tile_n = quarters ? kQuartersTile : upright ? kShort : kLong;
+    tiles_m = TilesOf(problem.m, tile_m);
+    tiles_n = TilesOf(problem.n, tile_n);
+    stages = TilesOf(problem.k, stage);
+    const int64_t workers = quarters ? 2 * kWorkers : kWorkers;
+    whole_tiles = tiles_m * tiles_n / workers * workers;
+    cut_tiles = tiles_m * tiles_n - whole_tiles;
+    sharers = std::min(workers, std::max(cut_tiles, cut_tiles * stages / kLeastShare));
+  }
 
   // The first stage of a sharer's share, counted through the cut tiles. A share is at most as long
   // as a tile.
@@ -170,11 +186,26 @@ inline bool MayBeStreamK(const Problem& problem) {
   return StreamKOrder(problem).cut_tiles > 0;
 }
 
+// Where tiles of 64 x 64 are few enough for a last wave to cost, and no more than half a wave is
+// left over: more would take as long whole (H200, 2026-11-30).
+inline bool MayBeStreamKQuarters(const Problem& problem) {
+  constexpr int64_t kMostTiles = 1320;
+  constexpr int64_t kMostElements = int64_t{1} << 28;
+  if (problem.dtype != DType::kF32 || problem.k < 256) return false;
+  if (std::min(problem.m, problem.n) <= 64) return false;
+  if (TilesOf(problem.m, 64) > kMostTiles || TilesOf(problem.n, 64) > kMostTiles) return false;
+  if (QuarterTiles(problem) > kMostTiles) return false;
+  if (std::max(problem.m, problem.n) > kMostElements / problem.k) return false;
+  const StreamKOrder order(problem, NumericsClass::kStreamKQuarters);
+  return order.whole_tiles > 0 && order.cut_tiles > 0 && order.cut_tiles <= StreamKOrder::kWorkers;
+}
+
 // Any product may be summed sequentially.
 inline bool MayBeSummed(const Problem& problem, NumericsClass numerics) {
   return numerics == NumericsClass::kSequential ||
-         (numerics == NumericsClass::kStreamK ? MayBeStreamK(problem)
-                                              : numerics == NumericsOf(problem));
+         (numerics == NumericsClass::kStreamK           ? MayBeStreamK(problem)
+          : numerics == NumericsClass::kStreamKQuarters ? MayBeStreamKQuarters(problem)
+                                                        : numerics == NumericsOf(problem));
 }
 
 // The chunks of chunked_lanes: as many as should end first on 132 multiprocessors. Times are in
@@ -246,17 +277,17 @@ struct LaneOrder {
   }
 };
 
-// Products in every chunk but the last, which has what is left: a multiple of 64 for quarters, of
-// 256 for the strips of lanes that are cut.
+// Products in every chunk but the last, which has what is left: a multiple of 64 for chunks of
+// quarters, of 256 for the strips of lanes that are cut.
 inline int64_t ChunkLength(NumericsClass numerics, const Problem& problem) {
-  constexpr int64_t kGranule = int64_t{kQuarters} * kQuarterGranule;
   const int64_t k = problem.k;
   switch (numerics) {
     case NumericsClass::kSequential:
     case NumericsClass::kStreamK:
       break;
     case NumericsClass::kQuarters:
-      return std::max<int64_t>(1, TilesOf(k, kGranule)) * kGranule;
+    case NumericsClass::kStreamKQuarters:
+      return kQuarters * QuarterLength(k);
     case NumericsClass::kChunkedQuarters:
       return QuarterChunkLength(problem);
     case NumericsClass::kChunkedLanes:

@@ -400,20 +400,34 @@ TEST(Families, KeepRoomToPackANarrowOperand) {
 }
 
 TEST(SumOrder, StreamKSharesEveryCutTileWhole) {
-  const int64_t shapes[][3] = {{1536, 1536, 1536}, {3072, 1500, 1024}, {4096, 4096, 4096},
-                               {300, 530, 520},    {4097, 4097, 4099}, {65, 65, 512}};
-  for (const auto& shape : shapes) {
-    const Problem problem = DenseProblem(DType::kF32, shape[0], shape[1], shape[2]);
-    ASSERT_TRUE(MayBeSummed(problem, NumericsClass::kStreamK)) << shape[0];
-    const StreamKOrder order(problem);
+  struct Case {
+    int64_t m, n, k;
+    NumericsClass numerics;
+  };
+  constexpr auto kQuartersCut = NumericsClass::kStreamKQuarters;
+  const Case cases[] = {{1536, 1536, 1536, NumericsClass::kStreamK},
+                        {3072, 1500, 1024, NumericsClass::kStreamK},
+                        {4096, 4096, 4096, NumericsClass::kStreamK},
+                        {300, 530, 520, NumericsClass::kStreamK},
+                        {4097, 4097, 4099, NumericsClass::kStreamK},
+                        {65, 65, 512, NumericsClass::kStreamK},
+                        {1130, 1130, 1324, kQuartersCut},
+                        {1023, 1025, 1027, kQuartersCut},
+                        {66, 9000, 256, kQuartersCut},
+                        {1600, 1500, 300, kQuartersCut}};
+  for (const Case& shape : cases) {
+    const Problem problem = DenseProblem(DType::kF32, shape.m, shape.n, shape.k);
+    ASSERT_TRUE(MayBeSummed(problem, shape.numerics)) << shape.m;
+    const StreamKOrder order(problem, shape.numerics);
     EXPECT_EQ(order.whole_tiles % StreamKOrder::kWorkers, 0);
+    EXPECT_LE(order.cut_tiles, StreamKOrder::kWorkers);
     EXPECT_EQ(order.whole_tiles + order.cut_tiles, order.tiles_m * order.tiles_n);
     EXPECT_EQ(order.Start(0), 0);
     EXPECT_EQ(order.Start(order.sharers), order.cut_tiles * order.stages);
     for (int64_t sharer = 0; sharer < order.sharers; ++sharer) {
       const int64_t share = order.Start(sharer + 1) - order.Start(sharer);
-      EXPECT_GE(share, 1) << shape[0];
-      EXPECT_LE(share, order.stages) << shape[0];
+      EXPECT_GE(share, 1) << shape.m;
+      EXPECT_LE(share, order.stages) << shape.m;
     }
     // Every tile has one number.
     std::set<int64_t> tiles;
@@ -423,6 +437,17 @@ TEST(SumOrder, StreamKSharesEveryCutTileWhole) {
     EXPECT_EQ(static_cast<int64_t>(tiles.size()), order.tiles_m * order.tiles_n);
     EXPECT_EQ(*tiles.rbegin(), order.tiles_m * order.tiles_n - 1);
   }
+  const auto quarters_cut = [](int64_t m, int64_t n, int64_t k) {
+    return MayBeSummed(DenseProblem(DType::kF32, m, n, k), kQuartersCut);
+  };
+  EXPECT_EQ(StreamKOrder(DenseProblem(DType::kF32, 1130, 1130, 4096), kQuartersCut).sharers, 264);
+  EXPECT_EQ(StreamKOrder(DenseProblem(DType::kF32, 1023, 1025, 1027), kQuartersCut).sharers, 34);
+  EXPECT_FALSE(quarters_cut(915, 929, 907));     // 225 tiles: less than a wave
+  EXPECT_FALSE(quarters_cut(1408, 768, 1024));   // 264
+  EXPECT_FALSE(quarters_cut(1280, 1280, 1024));  // 400: 136 are left over
+  EXPECT_FALSE(quarters_cut(1130, 1130, 255));
+  EXPECT_FALSE(quarters_cut(64, 20000, 1024));
+  EXPECT_FALSE(quarters_cut(4096, 4096, 1024));
   const auto may = [](int64_t m, int64_t n, int64_t k) {
     return MayBeSummed(DenseProblem(DType::kF32, m, n, k), NumericsClass::kStreamK);
   };

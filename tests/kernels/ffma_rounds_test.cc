@@ -94,13 +94,14 @@ constexpr FfmaConfig kStreamed = {
     "streamed", NumericsClass::kStreamK, {8, 2, 4, 1, 32, 4, 1}, 1, 1};
 constexpr FfmaConfig kShared = {
     "shared", NumericsClass::kChunkedQuarters, {8, 1, 1, 4, 64, 3, 2}, 1, 1};
+constexpr FfmaConfig kCut = {"cut", NumericsClass::kStreamKQuarters, {8, 1, 1, 4, 64, 3, 2}, 1, 1};
 
 bool IsSmall(const Problem& problem) { return FlopCount(problem) < 3e6; }
 
 TEST_P(FfmaRoundsTest, ComputeEveryCheckedCase) {
   for (const CheckCase& check_case : CheckCases(DType::kF32, CaseSet::kFull)) {
     if (check_case.fill != Fill::kIntegers || !IsSmall(check_case.problem)) continue;
-    for (const FfmaConfig& config : {kLarge, kStreamed, kShared}) {
+    for (const FfmaConfig& config : {kLarge, kStreamed, kShared, kCut}) {
       if (MayBeSummed(check_case.problem, config.numerics)) Run(check_case, config, {});
     }
   }
@@ -168,6 +169,45 @@ TEST_P(FfmaRoundsTest, StoreWholeVectors) {
   problem.d.batch_stride -= 1;
   problem.beta = 1;
   EXPECT_FALSE(whole());
+}
+
+// Of the blocks behind those with whole tiles each sharer has one, and another one where its share
+// goes on in the next tile: together they have every stage of every cut tile once.
+TEST_P(FfmaRoundsTest, DealOutCutTiles) {
+  const int64_t shapes[][3] = {{1130, 1130, 1324}, {1023, 1025, 1027}, {1309, 911, 743},
+                               {66, 9000, 256},    {1600, 1500, 300},  {1200, 1200, 100000},
+                               {1408, 1100, 259}};
+  for (const auto& shape : shapes) {
+    const Problem problem = DenseProblem(DType::kF32, shape[0], shape[1], shape[2], 3);
+    ASSERT_TRUE(MayBeSummed(problem, kCut.numerics)) << shape[0];
+    const StreamKOrder order(problem, kCut.numerics);
+    const FfmaGemm g = FfmaRounds(problem, kCut, packing()).Round(0, {}).gemm;
+    EXPECT_EQ(g.whole_tiles + g.cut_tiles, g.tiles_m * g.tiles_n);
+    EXPECT_EQ(g.work, g.p.batch_count * (g.whole_tiles + g.sharers + g.second_parts));
+    ASSERT_LE(g.second_parts, kMostCutTiles);
+    std::vector<int> times(static_cast<size_t>(order.cut_tiles * order.stages), 0);
+    const auto take = [&](int64_t sharer, int64_t tile) {
+      const int64_t begin = std::max(order.Start(sharer), tile * order.stages);
+      const int64_t end = std::min(order.Start(sharer + 1), (tile + 1) * order.stages);
+      for (int64_t stage = begin; stage < end; ++stage) ++times[static_cast<size_t>(stage)];
+      return end - begin;
+    };
+    for (int64_t sharer = 0; sharer < order.sharers; ++sharer) {
+      EXPECT_GT(take(sharer, order.Start(sharer) / order.stages), 0);
+    }
+    int64_t before = order.stages;
+    for (int part = 0; part < g.second_parts; ++part) {
+      const int64_t tile = g.seconds[part];
+      int64_t sharer = 0;
+      while (order.Start(sharer + 1) <= tile * order.stages) ++sharer;
+      const int64_t length = take(sharer, tile);
+      EXPECT_GT(length, 0);
+      EXPECT_LE(length, before);  // the longest first
+      before = length;
+    }
+    EXPECT_EQ(std::count(times.begin(), times.end(), 1), order.cut_tiles * order.stages)
+        << shape[0];
+  }
 }
 
 // Chunks of a tile meet in a cluster where all clusters find places at once, else in a second pass.
