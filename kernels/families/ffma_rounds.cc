@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 
 #include "kernels/families/sum_order.h"
 
@@ -90,7 +91,8 @@ double FfmaRounds::copy_slots() const {
 }
 
 // Packs the operands for which a trip through memory, and a launch, take less time than threads
-// that copy them all along.
+// that copy them all along; and one where A would be copied and B transposed, both transposed as
+// they lie and A not aligned: that is rare, and would take a ninth of the family's kernels.
 void FfmaRounds::PackWhatPays() {
   constexpr double kLaunchSeconds = 1.5e-6;
   constexpr double kBytesPerSecond = 3.8e12;
@@ -101,7 +103,9 @@ void FfmaRounds::PackWhatPays() {
     return 2 * sizeof(float) * static_cast<double>(side.outer) * static_cast<double>(depth_) *
            static_cast<double>(problem_.batch_count) / kBytesPerSecond;
   };
-  double least = copy_slots() * FlopCount(problem_) / kFlopsPerSecond;
+  const bool no_kernel = a.feed == FfmaFeed::kCopying && b.feed == FfmaFeed::kTransposing;
+  double least = no_kernel ? std::numeric_limits<double>::infinity()
+                           : copy_slots() * FlopCount(problem_) / kFlopsPerSecond;
   Side best_a = a;
   Side best_b = b;
   for (int packed = 1; packed < 4; ++packed) {

@@ -23,8 +23,8 @@
 //
 // An operand that the copy engine cannot fetch is copied by threads, and transposed if it has k
 // contiguous: packing it first would cost a launch and a trip through memory, which few products
-// this small make up for. A kernel is compiled for each pair of ways. Where threads copy both,
-// tiles of 64 x 64 do with two stages, to leave the L1 cache more.
+// this small make up for. A kernel is compiled for each pair of ways but one. Where threads copy
+// both, tiles of 64 x 64 do with two stages, to leave the L1 cache more.
 //
 // What is left over of 64 x 64 tiles behind whole waves may be cut along k over all places, in a
 // class of its own: what stream_k.cu does, but for parts of 16 KiB, and each piece a block.
@@ -120,11 +120,12 @@ __global__ void __launch_bounds__(kTiles[kTile].shape.threads(), kTiles[kTile].s
                FfmaOnePiece, kConsumer, kProducer>(g, &map_a, &map_b);
 }
 
+// All but A copied and B transposed by threads: see FfmaRounds.
 template <int kTile>
 constexpr FfmaFunctions ByFeed() {
   return {{{&Sliced<kTile, 0, 0>, &Sliced<kTile, 0, 1>, &Sliced<kTile, 0, 2>},
            {&Sliced<kTile, 1, 0>, &Sliced<kTile, 1, 1>, &Sliced<kTile, 1, 2>},
-           {&Sliced<kTile, 2, 0>, &Sliced<kTile, 2, 1>, &Sliced<kTile, 2, 2>}},
+           {&Sliced<kTile, 2, 0>, nullptr, &Sliced<kTile, 2, 2>}},
           FfmaPacking::kWherePays};
 }
 

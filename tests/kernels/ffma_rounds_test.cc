@@ -155,6 +155,24 @@ TEST_P(FfmaRoundsTest, PackOnlyWhatMustBe) {
   EXPECT_EQ(FfmaRounds(problem, kStreamed, packing()).workspace_bytes(), 0u);
 }
 
+// There is no kernel that copies A and transposes B.
+TEST(FfmaRounds, PackOneOfTwoThatAreTransposedAndRagged) {
+  for (int64_t size : {65, 333, 1023}) {
+    Problem problem = DenseProblem(DType::kF32, size, size, size);
+    for (const bool transpose_a : {false, true}) {
+      for (const bool transpose_b : {false, true}) {
+        problem.a.transposed = transpose_a;
+        problem.b.transposed = transpose_b;
+        const FfmaRound round = FfmaRounds(problem, kShared, FfmaPacking::kWherePays).Round(0, {});
+        EXPECT_FALSE(round.feed_a == FfmaFeed::kCopying && round.feed_b == FfmaFeed::kTransposing)
+            << size;
+        if (!transpose_a || !transpose_b) continue;
+        EXPECT_TRUE(round.packed_a || round.packed_b) << size;
+      }
+    }
+  }
+}
+
 // 16 bytes at a time where rows are aligned and nothing is added to them.
 TEST_P(FfmaRoundsTest, StoreWholeVectors) {
   Problem problem = DenseProblem(DType::kF32, 65, 68, 71, 3);
