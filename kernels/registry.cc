@@ -24,9 +24,9 @@ std::string_view NameOf(NumericsClass numerics) {
 
 std::span<const KernelFamily* const> Families() {
   static const KernelFamily* const kFamilies[] = {
-      &SkinnyFamily(),  &SlicedFamily(), &PipelinedFamily(), &UnpackedFamily(),
-      &StreamKFamily(), &SmallFamily(),  &RegisterFamily(),  &Blocked1dFamily(),
-      &CachedFamily(),  &TiledFamily(),  &NaiveFamily(),     &ReferenceFamily(),
+      &SkinnyFamily(), &SlicedFamily(), &PipelinedFamily(), &UnpackedFamily(),  &StreamKFamily(),
+      &SmallFamily(),  &DenseFamily(),  &RegisterFamily(),  &Blocked1dFamily(), &CachedFamily(),
+      &TiledFamily(),  &NaiveFamily(),  &ReferenceFamily(),
   };
   return kFamilies;
 }

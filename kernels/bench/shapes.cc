@@ -180,7 +180,17 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
   AddRows(cases, 66, 70, 34);
   // Aligned products enough for the small family's grids of threads.
   cases.Add("grids", 44, 100, 36, 140, {.beta = 1, .alignment_bytes = 256});
+  // Matrices without gaps, enough of them for grids of 12 columns a thread.
+  cases.Add("dense", 100, 100, 37, 140, {.beta = 1, .alignment_bytes = 256});
+  cases.Add("dense", 61, 257, 37, 140, {.alpha = 2}, {Fill::kIntegers});
   if (!full) return cases.Take();
+
+  // k of more stages than there is room for, and rows that more than one block has.
+  cases.Add("dense", 128, 257, 253, 66, {.alpha = 2});
+  cases.Add("dense", 255, 400, 200, 33, {.beta = -1, .c_is_d = true, .alignment_bytes = 16});
+  cases.Add("dense", 250, 222, 333, 16, {.beta = 1});
+  cases.Add("dense", 33, 65, 127, 200, {.broadcast_a = true});
+  cases.Add("dense", 99, 203, 307, 40, {.broadcast_b = true, .alpha = -1, .beta = 2});
 
   AddTransposes(cases, 131, 257, 67);
   AddTransposes(cases, 256, 128, 64);

@@ -12,6 +12,7 @@ const KernelFamily& UnpackedFamily();
 const KernelFamily& SlicedFamily();
 const KernelFamily& StreamKFamily();
 const KernelFamily& SkinnyFamily();
+const KernelFamily& DenseFamily();
 const KernelFamily& SmallFamily();
 const KernelFamily& RegisterFamily();
 const KernelFamily& Blocked1dFamily();

@@ -1,5 +1,5 @@
-// The tensor copy engine: boxes of an array in global memory, described by a tensor map, into
-// shared memory. What lies outside the array reads as 0. sm_90.
+// The tensor copy engine: boxes of an array in global memory, described by a tensor map, and runs
+// of bytes, into shared memory. What lies outside the array reads as 0. sm_90.
 
 #ifndef GEMMD_KERNELS_PTX_BULK_COPY_CUH_
 #define GEMMD_KERNELS_PTX_BULK_COPY_CUH_
@@ -31,6 +31,26 @@ __device__ __forceinline__ void CopyBox(uint32_t to, const CUtensorMap* map, int
 // Makes initialised barriers visible to the copy engine; __syncthreads follows.
 __device__ __forceinline__ void BarrierInitFence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// Copies a run of bytes. Both addresses and their number are multiples of 16.
+__device__ __forceinline__ void CopyRun(uint32_t to, const void* from, uint32_t bytes,
+                                        uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(to),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+
+// The other way round. Returns when shared memory has been read.
+__device__ __forceinline__ void StoreRun(void* to, uint32_t from, uint32_t bytes) {
+  asm volatile(
+      "cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n"
+      "cp.async.bulk.commit_group;\n"
+      "cp.async.bulk.wait_group.read 0;" ::"l"(to),
+      "r"(from), "r"(bytes)
+      : "memory");
 }
 
 // Boxes asked for behind the barrier that follows come after this thread's stores to shared memory.

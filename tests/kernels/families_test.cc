@@ -4,12 +4,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "kernels/bench/shape_lists.h"
 #include "kernels/bench/shapes.h"
+#include "kernels/families/dense_choice.h"
 #include "kernels/families/simt_family.h"
 #include "kernels/families/small_shapes.h"
 #include "kernels/families/sum_order.h"
@@ -53,7 +56,8 @@ TEST(Families, RunEveryCheckedCaseOfTheirTypeAndClassAlone) {
     for (const CheckCase& check_case : CheckCases(dtype, CaseSet::kFull)) {
       bool streamed = false;
       ForEachKernel(dtype, [&](const KernelFamily& family, int config) {
-        // Sequential kernels run everything, the others what is summed in their order.
+        // Sequential kernels run everything, but for matrices with gaps; the others what is summed
+        // in their order.
         const NumericsClass numerics = family.configs()[config].numerics;
         bool runs = MayBeSummed(check_case.problem, numerics);
         if (numerics == NumericsClass::kStreamK) {
@@ -61,6 +65,7 @@ TEST(Families, RunEveryCheckedCaseOfTheirTypeAndClassAlone) {
           runs = runs && family.WhyNot(check_case.problem, H200(), config).empty();
           streamed = streamed || runs;
         }
+        if (&family == &DenseFamily()) runs = WhyNotDense(check_case.problem, 132).empty();
         EXPECT_EQ(family.WhyNot(check_case.problem, H200(), config).empty(), runs)
             << family.configs()[config].name << ": " << check_case.name;
         if (!runs) return;
@@ -89,14 +94,16 @@ TEST(Families, ReferenceTakesWhatOthersCannot) {
 }
 
 TEST(Families, PlanLaunchesForEachProblemThatIsNotEmpty) {
-  const std::vector<Problem> problems = {
+  const std::vector<Problem> all = {
       DenseProblem(DType::kF32, 3, 5, 7), DenseProblem(DType::kF32, 0, 5, 7),
       DenseProblem(DType::kF32, 3, 5, 7, 0), DenseProblem(DType::kF32, 300, 500, 0, 4)};
-  const std::vector<Operands> operands(problems.size());
+  const std::vector<Operands> operands(all.size());
   ForEachKernel(DType::kF32, [&](const KernelFamily& family, int config) {
+    std::vector<Problem> problems = all;
+    if (!family.WhyNot(all.back(), H200(), config).empty()) problems.pop_back();
     const Plan plan = family.MakePlan(problems, H200(), config);
     EXPECT_EQ(plan.config, config);
-    EXPECT_GE(plan.launches, family.Groups(config) ? 1 : 2);
+    EXPECT_GE(plan.launches, family.Groups(config) ? 1 : static_cast<int>(problems.size()) - 2);
     EXPECT_GT(plan.args_bytes, 0u);
     EXPECT_LE(plan.device_args_bytes, plan.args_bytes);
     // Encode stays inside what it asked for.
@@ -180,6 +187,85 @@ TEST(SmallGrids, TakeAlignedOperandsAsTheyLie) {
   EXPECT_GT(without([](Problem& p) { p.c.ld += 1; }), 0);
   EXPECT_EQ(without([](Problem& p) { p.beta = 1, p.c.ld += 1; }), 0);
   EXPECT_GT(without([](Problem& p) { p.m -= 1; }), 0);
+}
+
+TEST(DenseGrids, FitAndCoverD) {
+  int by_16 = 0;
+  int checked = 0;
+  const auto expect_fit = [&](const Problem& problem) {
+    if (!WhyNotDense(problem, 132).empty()) return;
+    ++checked;
+    const DenseGrid grid = BestDenseGrid(problem, 132);
+    const DenseShape& shape = kDenseShapes[grid.shape];
+    by_16 += shape.width == 4 ? 1 : 0;
+    EXPECT_GE(grid.columns * shape.columns, problem.n);
+    EXPECT_LT((grid.columns - 1) * shape.columns, problem.n);
+    EXPECT_GE(grid.rows, 1);
+    EXPECT_LE(DenseThreads(grid), shape.most_threads);
+    EXPECT_EQ(grid.depth % 4, 0);
+    EXPECT_GE(grid.stages, std::min<int64_t>(2, (problem.k + grid.depth - 1) / grid.depth));
+    EXPECT_LE(8 + 8 * grid.stages, kDenseBarrierBytes);
+    EXPECT_LE(DenseSharedBytes(problem.n, problem.k, grid), DenseSharedBytesOfPlace(grid.places));
+    EXPECT_LE(static_cast<size_t>(DenseSharedBytesOfPlace(grid.places)),
+              H200().shared_bytes_per_block);
+    EXPECT_LE((DenseSharedBytesOfPlace(grid.places) + 1024) * grid.places,
+              static_cast<int>(H200().shared_bytes_per_multiprocessor));
+    EXPECT_GT(DenseSeconds(problem, 132, grid), 0);
+  };
+  for (int64_t size : {1, 2, 7, 8, 31, 33, 61, 96, 100, 129, 255, 333, 400, 511, 512}) {
+    for (int64_t k : {1, 3, 16, 17, 63, 128, 253, 500, 2000}) {
+      for (int64_t batch : {1, 64, 5000}) {
+        expect_fit(DenseProblem(DType::kF32, size, size, k, batch));
+        expect_fit(DenseProblem(DType::kF32, 10 * size, size, k, batch));
+        expect_fit(DenseProblem(DType::kF32, size, 100, k, batch));
+      }
+    }
+  }
+  EXPECT_GT(checked, 900);
+  EXPECT_EQ(by_16, 0);  // 8-byte alignment is all that is promised
+  Problem aligned = DenseProblem(DType::kF32, 100, 100, 100, 256);
+  aligned.b.alignment_bytes = aligned.d.alignment_bytes = 16;
+  expect_fit(aligned);
+  EXPECT_EQ(by_16, 1);
+  const DenseGrid grid = BestDenseGrid(aligned, 132);
+  aligned.d.alignment_bytes = 4;
+  expect_fit(aligned);
+  EXPECT_EQ(by_16, 1);
+  EXPECT_NE(BestDenseGrid(aligned, 132).shape, grid.shape);
+}
+
+TEST(DenseGrids, TakeMatricesWithoutGaps) {
+  const Problem dense = DenseProblem(DType::kF32, 61, 67, 45, 40);
+  EXPECT_EQ(WhyNotDense(dense, 132), "");
+  const auto without = [&](auto change) {
+    Problem problem = dense;
+    change(problem);
+    return WhyNotDense(problem, 132);
+  };
+  EXPECT_NE(without([](Problem& p) { p.a.transposed = true; }), "");
+  EXPECT_NE(without([](Problem& p) { p.b.transposed = true; }), "");
+  EXPECT_NE(without([](Problem& p) { p.a.ld += 1; }), "");
+  EXPECT_NE(without([](Problem& p) { p.b.ld += 1; }), "");
+  EXPECT_NE(without([](Problem& p) { p.d.ld += 1; }), "");
+  EXPECT_NE(without([](Problem& p) { p.beta = 1, p.c.ld += 1; }), "");
+  EXPECT_NE(without([](Problem& p) { p.alpha = 0; }), "");
+  EXPECT_NE(without([](Problem& p) { p.batch_count = 65536; }), "");
+  EXPECT_NE(without([](Problem& p) { p.n = p.b.ld = p.d.ld = 513; }), "");
+  EXPECT_NE(without([](Problem& p) { p.k = p.a.ld = 8193; }), "");
+  // C counts where it is read; matrices of a batch may lie anywhere.
+  EXPECT_EQ(without([](Problem& p) { p.beta = 0, p.c.ld += 1; }), "");
+  EXPECT_EQ(without([](Problem& p) { p.a.batch_stride += 1, p.b.batch_stride = 0; }), "");
+}
+
+TEST(DenseGrids, AreReachedByTheChecks) {
+  for (CaseSet set : {CaseSet::kQuick, CaseSet::kFull}) {
+    std::set<int> shapes;
+    for (const CheckCase& check_case : CheckCases(DType::kF32, set)) {
+      if (!WhyNotDense(check_case.problem, 132).empty()) continue;
+      shapes.insert(BestDenseGrid(check_case.problem, 132).shape);
+    }
+    EXPECT_EQ(shapes.size(), std::size(kDenseShapes));
+  }
 }
 
 // Chunks cost workspace; large batches go in rounds instead of growing it.
