@@ -125,7 +125,7 @@ Flags::Flags(Options& options) {
   Add("--queue-flops", options.queue_flops, Number(1, 1e18),
       "Floating-point operations that those may ask for");
   Add("--executor-threads", options.executor_threads, Count<int>(0, 1024),
-      "Threads for decoding and replies; 0: one for each two cores, at least 2");
+      "Threads for large requests and for rows of matrices; 0: one for each two cores, at least 2");
 }
 
 template <typename T>

@@ -25,6 +25,11 @@ void CallStream::Write(const grpc::ByteBuffer& message) {
   stream_.Write(message, written_.tag());
 }
 
+void CallStream::AskForTurn() {
+  ++refs_;
+  turn_wanted_.Set(queue_.events, gpr_time_0(GPR_CLOCK_MONOTONIC), turn_.tag());  // long since due
+}
+
 void CallStream::WriteAndFinish(const grpc::ByteBuffer& message) {
   stream_.WriteAndFinish(message, grpc::WriteOptions(), grpc::Status::OK, finished_.tag());
 }
@@ -51,6 +56,11 @@ void CallStream::OnRead(bool ok) {
 
 void CallStream::OnWritten(bool ok) {
   reactor_->OnWriteDone(ok);
+  Unref();
+}
+
+void CallStream::OnTurn(bool /*ok*/) {
+  reactor_->OnTurn();
   Unref();
 }
 

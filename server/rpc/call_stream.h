@@ -3,6 +3,7 @@
 #ifndef GEMMD_SERVER_RPC_CALL_STREAM_H_
 #define GEMMD_SERVER_RPC_CALL_STREAM_H_
 
+#include <grpcpp/alarm.h>
 #include <grpcpp/completion_queue.h>
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/support/byte_buffer.h>
@@ -41,6 +42,7 @@ class CallStream {
     virtual void OnStart() = 0;
     virtual void OnReadDone(bool ok) = 0;
     virtual void OnWriteDone(bool /*ok*/) {}
+    virtual void OnTurn() {}
     // The caller has gone, or its deadline has passed; the call still has to be finished.
     virtual void OnCancel() = 0;
     // Last. To delete itself.
@@ -57,6 +59,8 @@ class CallStream {
 
   void Read(grpc::ByteBuffer* message);
   void Write(const grpc::ByteBuffer& message);
+  // From any thread: has OnTurn called by the thread of the call's queue, as soon as that is free.
+  void AskForTurn();
   // Once, either of them. The reactor may be gone when they return.
   void WriteAndFinish(const grpc::ByteBuffer& message);
   void Finish(const grpc::Status& status);
@@ -81,6 +85,7 @@ class CallStream {
   void OnCame(bool ok);
   void OnRead(bool ok);
   void OnWritten(bool ok);
+  void OnTurn(bool ok);
   void OnFinished(bool ok);
   void OnOver(bool ok);
   void CancelOnce();  // the second of two that call it cancels
@@ -93,11 +98,13 @@ class CallStream {
   Step<&CallStream::OnCame> came_{*this};
   Step<&CallStream::OnRead> read_{*this};
   Step<&CallStream::OnWritten> written_{*this};
+  Step<&CallStream::OnTurn> turn_{*this};
   Step<&CallStream::OnFinished> finished_{*this};
   Step<&CallStream::OnOver> over_{*this};
 
+  grpc::Alarm turn_wanted_;
   Reactor* reactor_ = nullptr;
-  std::atomic<int> refs_{3};  // OnCame, OnFinished, OnOver, and each read and write
+  std::atomic<int> refs_{3};  // OnCame, OnFinished, OnOver, and each read, write and turn
   std::atomic<int> ready_to_cancel_{0};
 };
 

@@ -1,5 +1,5 @@
-// The threads that decode large requests and write replies, so that neither gRPC's own threads nor
-// a device's worker is kept busy with copies and socket writes.
+// The threads that decode large requests and move rows of matrices, so that those who take gRPC's
+// events are not kept from their other connections for long.
 
 #ifndef GEMMD_SERVER_RPC_EXECUTOR_H_
 #define GEMMD_SERVER_RPC_EXECUTOR_H_

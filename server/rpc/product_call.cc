@@ -11,12 +11,8 @@
 namespace gemm {
 namespace {
 
-// Up to here decoding a request costs less than handing the call to another thread, which on an
-// idle host wakes up after 45 to 75 us (H200's host, 2026-11-30).
-constexpr size_t kDecodeInlineBytes = 256 << 10;
-
 // Up to here a reply is written by the thread that ran its job, if no other of the same batch waits
-// for the socket meanwhile.
+// for the socket meanwhile; else by that of its connection, which would go on with it anyway.
 constexpr uint64_t kReplyInlineBytes = 128 << 10;
 
 // "ipv4:10.0.0.7:41234" -> "ipv4:10.0.0.7": one machine is one caller, however many connections.
@@ -68,7 +64,7 @@ ProductCall::ProductCall(RpcContext& context, CallStream& stream, const ProductM
       place_(context.products_in_flight, context.refusing) {}
 
 void ProductCall::OnMessage() {
-  if (message().Length() <= kDecodeInlineBytes) {
+  if (message().Length() <= method_.decode_inline_bytes) {
     Decode();
   } else {
     context().executor.Post([this] { Decode(); });
@@ -122,9 +118,8 @@ absl::StatusOr<std::unique_ptr<Job>> ProductCall::MakeJob() {
     if (done->last_of_batch && done->output.size_bytes() <= kReplyInlineBytes) {
       return OnJobDone(std::move(status), std::move(done));
     }
-    context().executor.Post([this, status = std::move(status), done = std::move(done)]() mutable {
-      OnJobDone(std::move(status), std::move(done));
-    });
+    ended_ = {std::move(status), std::move(done)};
+    stream().AskForTurn();
   };
   return job;
 }

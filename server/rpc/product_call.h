@@ -22,12 +22,17 @@ struct ProductMethod {
   RpcMethod method;
   decltype(&DecodeMultiply) decode;
   decltype(&MakeMultiplyReply) make_reply;
+  // Up to here a request is decoded by the thread that has read it. Another one, on another core,
+  // has to be woken up and finds none of the message in its caches; meanwhile other connections of
+  // the queue wait, for a millisecond or so.
+  size_t decode_inline_bytes;
 };
 
 inline constexpr ProductMethod kMultiplyMethod = {RpcMethod::kMultiply, DecodeMultiply,
-                                                  MakeMultiplyReply};
-inline constexpr ProductMethod kMultiplyBatchMethod = {RpcMethod::kMultiplyBatch,
-                                                       DecodeMultiplyBatch, MakeMultiplyBatchReply};
+                                                  MakeMultiplyReply, size_t{5} << 20};
+// Thousands of products take long to check.
+inline constexpr ProductMethod kMultiplyBatchMethod = {
+    RpcMethod::kMultiplyBatch, DecodeMultiplyBatch, MakeMultiplyBatchReply, size_t{256} << 10};
 
 class ProductCall final : public Call {
  public:
@@ -39,6 +44,7 @@ class ProductCall final : public Call {
   void OnStart() override { Open(place_); }
   void OnMessage() override;
   void OnCallerGone() override { context().engine.Cancel(*cancel_); }
+  void OnTurn() override { OnJobDone(std::move(ended_.status), std::move(ended_.job)); }
 
   void Decode();
   absl::StatusOr<std::unique_ptr<Job>> MakeJob();
@@ -58,6 +64,10 @@ class ProductCall final : public Call {
   std::string request_id_;
   std::vector<std::pair<size_t, MatrixWrite>> results_;  // by index of the product
   absl::Duration decode_ = absl::ZeroDuration();
+  struct {
+    absl::Status status;
+    std::unique_ptr<Job> job;
+  } ended_;  // and waits for its turn to reply
 };
 
 }  // namespace gemm

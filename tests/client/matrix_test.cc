@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 #include <string>
 #include <utility>
 #include <vector>
@@ -96,6 +97,38 @@ TEST_F(MatrixTest, PutAndGetGoInPanelsOverSeveralConnections) {
   some.resize(2 * kColumns);
   ASSERT_TRUE(client_.Get<float>({.name = "w", .row_begin = 8}, some).ok());
   EXPECT_TRUE(std::equal(some.begin(), some.end(), values.begin() + 8 * kColumns));
+}
+
+// Two calls at a time on a connection cost both of them more than they gain.
+TEST_F(MatrixTest, AConnectionCarriesOnePanelAtATime) {
+  constexpr int kPanels = 4;  // of each matrix
+  const Client client =
+      ConnectTo(server_.address(), {.message_limit_bytes = kLimit, .channels = 1});
+  std::atomic<int> under_way = 0;
+  std::atomic<bool> two_at_once = false;
+  for (int i = 1; i <= 2 * kPanels; ++i) {
+    server_.OnCall("WriteRows", i, [&] {
+      ++under_way;
+      const absl::Time give_up = absl::Now() + absl::Milliseconds(20);
+      while (!two_at_once && absl::Now() < give_up) {
+        if (under_way > 1) two_at_once = true;
+        absl::SleepFor(absl::Milliseconds(1));
+      }
+      --under_way;
+      return grpc::Status::OK;
+    });
+  }
+  const std::vector<float> values = Numbered<float>(3 * kPanels * kColumns);
+  const auto put = [&](const std::string& name) {
+    return client.Put<float>(
+        {.name = name, .rows = 3 * kPanels, .columns = kColumns, .data = values});
+  };
+  auto other = std::async(std::launch::async, [&] { return put("v").status(); });
+  EXPECT_TRUE(put("w").ok());
+  EXPECT_TRUE(other.get().ok());
+  EXPECT_FALSE(two_at_once);
+  EXPECT_EQ(server_.matrix_bytes("v"), BytesOf(values));
+  EXPECT_EQ(server_.matrix_bytes("w"), BytesOf(values));
 }
 
 TEST_F(MatrixTest, TheServersMessageLimitIsKeptToo) {

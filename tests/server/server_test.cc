@@ -11,6 +11,7 @@
 #include <fstream>
 #include <future>
 #include <utility>
+#include <vector>
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
@@ -101,22 +102,23 @@ class ServerTest : public ::testing::Test {
     return absl::OkStatus();
   }
 
-  // A product of nothing but a scalar: 2 * 3.
-  grpc::Status Multiply(float* result) {
-    const float a = 2;
+  // A column of 2 times 3; `result` is the first element.
+  grpc::Status Multiply(float* result, int64_t rows = 1) {
+    const std::vector<float> a(rows, 2);
     const float b = 3;
     v1::MultiplyRequest request;
     v1::Product& product = *request.mutable_product();
-    product.set_m(1);
+    product.set_m(rows);
     product.set_n(1);
     product.set_k(1);
     product.set_data_type(v1::DATA_TYPE_F32);
     product.mutable_a()->set_payload(0);
     product.mutable_b()->set_payload(1);
-    request.add_payloads(&a, sizeof(a));
+    request.add_payloads(a.data(), a.size() * sizeof(float));
     request.add_payloads(&b, sizeof(b));
     v1::MultiplyReply reply;
     grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(60)));
     grpc::Status status = v1::GemmService::NewStub(channel_)->Multiply(&context, request, &reply);
     if (status.ok()) std::memcpy(result, reply.payloads(0).data(), sizeof(*result));
     return status;
@@ -254,6 +256,46 @@ TEST_F(ServerTest, HealthAnswersWhileDevicesHoldSmallProducts) {
   for (int i = 0; i < 20; ++i) EXPECT_EQ(Health(), HealthCheckResponse::SERVING);
   release.Notify();
   for (std::future<bool>& call : calls) EXPECT_TRUE(call.get());
+}
+
+// A panel is decoded and answered by the thread of its connection.
+TEST_F(ServerTest, PanelsDoNotWaitForTheExecutor) {
+  options_.executor_threads = 1;
+  options_.matrix_memory_bytes = 1 << 20;
+  absl::Notification busy;
+  absl::Notification release;
+  puppet_->on_write = [&] {
+    busy.Notify();
+    release.WaitForNotification();
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(Start().ok());
+  const auto stub = v1::GemmService::NewStub(channel_);
+  auto rows = std::async(std::launch::async, [&] {
+    v1::CreateMatrixRequest create;
+    create.set_name("m");
+    create.set_data_type(v1::DATA_TYPE_F32);
+    create.set_rows(1);
+    create.set_columns(1);
+    v1::CreateMatrixReply created;
+    grpc::ClientContext create_context;
+    if (!stub->CreateMatrix(&create_context, create, &created).ok()) return false;
+    v1::WriteRowsRequest write;
+    write.set_name("m");
+    write.set_row_count(1);
+    write.add_payloads(std::string(sizeof(float), 0));
+    v1::WriteRowsReply written;
+    grpc::ClientContext write_context;
+    return stub->WriteRows(&write_context, write, &written).ok();
+  });
+  ASSERT_TRUE(busy.WaitForNotificationWithTimeout(absl::Seconds(60)));
+
+  float result = 0;
+  const grpc::Status status = Multiply(&result, /*rows=*/3 << 18);  // 3 MiB each way
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(result, 6);
+  release.Notify();
+  EXPECT_TRUE(rows.get());
 }
 
 TEST_F(ServerTest, RefusesToStartOnADeviceThatComputesWrongNumbers) {

@@ -53,8 +53,9 @@ struct ClientOptions {
   // protobuf's own limit; the server may have a lower one.
   uint64_t message_limit_bytes = INT32_MAX;
 
-  // Connections over which the panels of one Put, Get or large Multiply go side by side, fewer
-  // where the server has no room for so many. They are made when they are first needed.
+  // Connections over which the panels of a Put, Get or large Multiply go side by side, one on each
+  // at a time, whoever's it is; fewer where the server has no room for so many. They are made when
+  // they are first needed.
   int channels = 8;
 
   // Obey http_proxy and its kin. Off by default, since proxies rarely carry HTTP/2 and must never

@@ -16,8 +16,9 @@ namespace gemm::client {
 namespace {
 
 // Of a message each way. The less, the sooner the device begins, and the more of a panel is still
-// in a cache when it is copied; the more, the better the device is used.
-constexpr int64_t kPanelBytes = 8 << 20;
+// in a cache when it is copied; the more, the better the device is used. A server decodes it on the
+// thread that has read it.
+constexpr int64_t kPanelBytes = 4 << 20;
 
 constexpr int kUploads = 3;  // of one B, to a server that restarts meanwhile
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/cpp/internal/conversions.h"
@@ -94,16 +95,40 @@ absl::Status PanelLine::status() const {
 }  // namespace
 
 Panels::Panels(const ClientOptions& options, const Connection& first, BlockingCalls& calls)
-    : options_(options), first_(first), calls_(calls) {}
+    : options_(options), first_(first), calls_(calls), idle_({&first}) {}
 
-const Connection& Panels::Channel(int index) {
-  if (index == 0) return first_;
-  absl::MutexLock lock(&mutex_);
-  while (more_.size() < static_cast<size_t>(index)) {
-    more_.push_back(std::make_unique<Connection>(options_));
+// A connection, for one panel. Two calls at a time on one would be read by their threads in turns,
+// which wake each other.
+class Panels::Borrowed {
+ public:
+  explicit Borrowed(Panels& panels) : panels_(panels) {
+    absl::MutexLock lock(&panels_.mutex_);
+    if (panels_.idle_.empty() &&
+        std::cmp_less(1 + panels_.more_.size(), panels_.options_.channels)) {
+      connection_ =
+          panels_.more_.emplace_back(std::make_unique<Connection>(panels_.options_)).get();
+      return;
+    }
+    const auto is_any_idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(panels_.mutex_) {
+      return !panels_.idle_.empty();
+    };
+    panels_.mutex_.Await(absl::Condition(&is_any_idle));
+    connection_ = panels_.idle_.back();
+    panels_.idle_.pop_back();
   }
-  return *more_[index - 1];
-}
+  ~Borrowed() {
+    absl::MutexLock lock(&panels_.mutex_);
+    panels_.idle_.push_back(connection_);
+  }
+  Borrowed(const Borrowed&) = delete;
+  Borrowed& operator=(const Borrowed&) = delete;
+
+  const Connection& operator*() const { return *connection_; }
+
+ private:
+  Panels& panels_;
+  const Connection* connection_;
+};
 
 absl::StatusOr<ServerInfo> Panels::AskServer() {
   {
@@ -157,12 +182,15 @@ absl::Status Panels::Move(const Rows& rows, const OnTransfer& on_transfer, MoveP
   PanelLine line(panels, threads_at_work);
   absl::Mutex telling;
   uint64_t done_bytes = 0;  // guarded by telling
-  const auto drain = [&](const Connection& connection) {
+  const auto send = [&](int64_t begin, int64_t count) {
+    const Borrowed connection(*this);  // which may have taken a while
+    return calls_.cancels() == cancels ? move(*connection, begin, count) : Cancelled();
+  };
+  const auto drain = [&] {
     while (const std::optional<PanelLine::Turn> turn = line.Take()) {
       const int64_t begin = *step * turn->panel;
       const int64_t count = std::min(*step, rows.count - begin);
-      const absl::Status status =
-          calls_.cancels() == cancels ? move(connection, begin, count) : Cancelled();
+      const absl::Status status = send(begin, count);
       if (!status.ok()) {
         if (line.GiveUp(*turn, status)) continue;
         return;
@@ -174,10 +202,8 @@ absl::Status Panels::Move(const Rows& rows, const OnTransfer& on_transfer, MoveP
     }
   };
   std::vector<std::thread> threads;
-  for (int i = 1; i < threads_at_work; ++i) {
-    threads.emplace_back([&drain, &channel = Channel(i)] { drain(channel); });
-  }
-  drain(first_);
+  for (int i = 1; i < threads_at_work; ++i) threads.emplace_back(drain);
+  drain();
   for (std::thread& thread : threads) thread.join();
   absl::Status status = line.status();
   if (absl::IsResourceExhausted(status)) {  // perhaps another server

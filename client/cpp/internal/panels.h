@@ -39,7 +39,8 @@ class Panels {
   // it once its message has arrived; what is left by a caller that dies is gone soon.
   absl::StatusOr<absl::Duration> TemporaryLife();
 
-  // A call for `count` rows from `begin` on. Several at a time, on threads of their own.
+  // A call for `count` rows from `begin` on. Several at a time, on threads of their own, each over
+  // a connection that carries no other panel meanwhile, of whatever Move.
   using MovePanel =
       absl::FunctionRef<absl::Status(const Connection&, int64_t begin, int64_t count)>;
 
@@ -48,17 +49,19 @@ class Panels {
   absl::Status Move(const Rows& rows, const OnTransfer& on_transfer, MovePanel move);
 
  private:
+  class Borrowed;
+
   absl::StatusOr<ServerInfo> AskServer();
   absl::StatusOr<int64_t> RowsOfPanel(const Rows& rows);
-  const Connection& Channel(int index);
 
   const ClientOptions options_;
   const Connection& first_;
   BlockingCalls& calls_;
 
   absl::Mutex mutex_;
+  std::vector<const Connection*> idle_ ABSL_GUARDED_BY(mutex_);            // that carry no panel
+  std::vector<std::unique_ptr<Connection>> more_ ABSL_GUARDED_BY(mutex_);  // all but first_
   std::optional<ServerInfo> server_ ABSL_GUARDED_BY(mutex_);               // none: not asked yet
-  std::vector<std::unique_ptr<Connection>> more_ ABSL_GUARDED_BY(mutex_);  // beside first_
 };
 
 }  // namespace gemm::client
