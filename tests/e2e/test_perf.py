@@ -244,7 +244,7 @@ def test_no_server():
 
 def test_product_too_large_for_the_server():
     with harness.running_server("--message-limit=1MiB") as server:
-        done = harness.run(perf_command(server.address, "--shapes", "1000x1000x1000"))
+        done = harness.run(perf_command(server.address, "--shapes", "1x1x1000000"))
         assert done.returncode == CALL_FAILED
         assert "gemmctl: RESOURCE_EXHAUSTED (MESSAGE_TOO_LARGE)" in done.stderr
 
