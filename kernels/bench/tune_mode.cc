@@ -125,6 +125,10 @@ class Products {
     for (int64_t size : {31, 63, 127, 255}) {
       for (int64_t batch : {16, 128}) Add({size, size, size, batch});
     }
+    // Batches whose products tiles of powers of two fit badly.
+    for (int64_t size : {20, 45, 61, 100, 150, 201, 300}) {
+      for (int64_t batch : {64, 256}) Add({size, size, size, batch});
+    }
   }
 
   const DType dtype_;
