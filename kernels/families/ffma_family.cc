@@ -4,13 +4,13 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <type_traits>
 
 #include "kernels/cuda_status.h"
 #include "kernels/families/add_chunks.h"
 #include "kernels/families/add_parts.h"
 #include "kernels/families/cost_model.h"
+#include "kernels/families/ffma_blocks.h"
 #include "kernels/families/ffma_rounds.h"
 #include "kernels/families/pack_operands.h"
 #include "kernels/families/sum_order.h"
@@ -34,55 +34,6 @@ constexpr double kPartsFraction = 2.5;
 constexpr double kCopyFraction = 0.9;
 // Of the multiprocessors: those on which blocks of clusters of more than two find places at once.
 constexpr double kClustersReach = 0.91;
-// Multiply-adds of a multiprocessor in about a millisecond. A block works no longer, where its
-// tiles allow it: small products on a stream of higher priority wait for blocks to end.
-constexpr double kMostFmasOfABlock = 2.2e8;
-
-// Tiles that a block takes one after the other, at the most.
-int MostTilesOfABlock(const FfmaShape& shape, const FfmaGemm& g) {
-  const double tile_fmas = static_cast<double>(shape.tile_m()) * shape.tile_n() * shape.blocks *
-                           static_cast<double>(std::max<int64_t>(1, g.p.k));
-  return static_cast<int>(std::clamp(kMostFmasOfABlock / tile_fmas, 1.0, 1e6));
-}
-
-// Blocks that share `work` tiles: a place each, unless they would take too long. Then they take as
-// many tiles each as make the least waves, since a last wave takes as long as a full one.
-int BlocksInTurns(int work, int places, int most) {
-  if (TilesOf(work, most) <= places) return std::min(work, places);
-  int64_t best = 1;
-  int64_t least = std::numeric_limits<int64_t>::max();
-  for (int64_t each = most; each >= 1; --each) {
-    const int64_t tile_times = each * TilesOf(TilesOf(work, each), places);
-    if (tile_times >= least) continue;
-    least = tile_times;
-    best = each;
-  }
-  return static_cast<int>(TilesOf(work, best));
-}
-
-// Blocks for tiles that are dealt out in turns. Where as many are left over as there are
-// multiprocessors, or fewer, each multiprocessor is to get one of them, which is more than anyone
-// can say beforehand: blocks beyond the places get one each, and find their places when the first
-// of two blocks on a multiprocessor is done, half a tile before the other.
-int DealTiles(const FfmaShape& shape, int multiprocessors, FfmaGemm* g) {
-  const int places = multiprocessors * shape.blocks;
-  g->in_turns = BlocksInTurns(g->work, places, MostTilesOfABlock(shape, *g));
-  const int left_over = g->work % places;
-  if (shape.blocks != 2 || g->in_turns != places || left_over == 0 || left_over > multiprocessors) {
-    return g->in_turns;
-  }
-  constexpr double kLoneFmas = 0.79 * 128;  // a clock
-  g->late_clocks = static_cast<int>(0.5 * shape.tile_m() * shape.tile_n() *
-                                    static_cast<double>(g->p.k) / kLoneFmas);
-  return places + left_over;
-}
-
-// The workers, after what whole tiles they would take too long for.
-int StreamKBlocks(const FfmaShape& shape, const FfmaGemm& g) {
-  constexpr auto kWorkers = static_cast<int>(StreamKOrder::kWorkers);
-  const int blocks = BlocksInTurns(g.work, kWorkers, MostTilesOfABlock(shape, g));
-  return blocks <= kWorkers ? kWorkers : blocks + kWorkers;
-}
 
 // A multiprocessor's whole tiles, two at a time, and its shares of the cut ones.
 double ModelPairs(const Problem& problem, const DeviceInfo& device, const TileCost& cost,

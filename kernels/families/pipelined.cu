@@ -7,7 +7,8 @@
 //              would leave a last wave of larger tiles half empty.
 //
 // Blocks stay and take tile after tile, so that the first stages of the next tile come in while the
-// sums of this one are stored; but for a millisecond at most (ffma_family.cc).
+// sums of this one are stored; but for a millisecond at most, and but for what is left over, which
+// comes as blocks of its own where there are two a multiprocessor (ffma_blocks.h).
 //
 // Any product of f32: an operand that the copy engine cannot fetch, which A is unless transposed,
 // is packed first; rows of D that are not aligned are stored through 20 or 10 KiB of their own.

@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "kernels/bench/case_data.h"
 #include "kernels/bench/shapes.h"
 #include "kernels/bench/verdict.h"
+#include "kernels/families/ffma_blocks.h"
 #include "kernels/families/sum_order.h"
 
 namespace gemm {
@@ -259,6 +261,38 @@ TEST_P(FfmaRoundsTest, ClusterChunksThatFit) {
 INSTANTIATE_TEST_SUITE_P(Feeds, FfmaRoundsTest,
                          ::testing::Values(FfmaPacking::kAll, FfmaPacking::kWherePays,
                                            FfmaPacking::kNone));
+
+TEST(FfmaBlocks, MakeTheFewestWaves) {
+  EXPECT_EQ(BlocksInTurns(100, 264, 5), 100);
+  EXPECT_EQ(BlocksInTurns(638, 264, 200), 264);
+  // Two tiles each would be two waves of 189 blocks, four tile times for three.
+  EXPECT_EQ(BlocksInTurns(378, 132, 2), 378);
+  // Three each would be two waves of 294, six tile times for four.
+  EXPECT_EQ(BlocksInTurns(880, 264, 3), 440);
+}
+
+TEST(FfmaBlocks, DealWhatIsLeftOverOneByOne) {
+  constexpr FfmaShape kPairs = {8, 2, 2, 1, 32, 3, 2};
+  constexpr FfmaShape kAlone = {8, 2, 4, 1, 32, 4, 1};
+  const auto deal = [](const FfmaShape& shape, int work, int64_t k) {
+    FfmaGemm g = {};
+    g.work = work;
+    g.p.k = k;
+    const int blocks = DealTiles(shape, 132, &g);
+    EXPECT_EQ(g.late_clocks > 0, blocks > g.in_turns);
+    EXPECT_LE(g.in_turns, blocks);
+    return std::pair(blocks, g.in_turns);
+  };
+  EXPECT_EQ(deal(kPairs, 638, 269), std::pair(374, 264));
+  EXPECT_EQ(deal(kPairs, 528 + 132, 269), std::pair(264 + 132, 264));
+  // None, or more than there are multiprocessors; fewer than a wave; one block a multiprocessor.
+  EXPECT_EQ(deal(kPairs, 528, 269), std::pair(264, 264));
+  EXPECT_EQ(deal(kPairs, 528 + 133, 269), std::pair(264, 264));
+  EXPECT_EQ(deal(kPairs, 100, 269), std::pair(100, 100));
+  EXPECT_EQ(deal(kAlone, 330, 269), std::pair(132, 132));
+  // Where a block may take one tile, blocks come as places are free.
+  EXPECT_EQ(deal(kPairs, 638, 10000), std::pair(638, 638));
+}
 
 }  // namespace
 }  // namespace gemm

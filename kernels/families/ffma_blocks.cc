@@ -1,0 +1,57 @@
+#include "kernels/families/ffma_blocks.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "kernels/families/sum_order.h"
+
+namespace gemm {
+namespace {
+
+// Multiply-adds of a multiprocessor in about a millisecond. A block works no longer, where its
+// tiles allow it: small products on a stream of higher priority wait for blocks to end.
+constexpr double kMostFmasOfABlock = 2.2e8;
+
+// Tiles that a block takes one after the other, at the most.
+int MostTilesOfABlock(const FfmaShape& shape, const FfmaGemm& g) {
+  const double tile_fmas = static_cast<double>(shape.tile_m()) * shape.tile_n() * shape.blocks *
+                           static_cast<double>(std::max<int64_t>(1, g.p.k));
+  return static_cast<int>(std::clamp(kMostFmasOfABlock / tile_fmas, 1.0, 1e6));
+}
+
+}  // namespace
+
+int BlocksInTurns(int work, int places, int most) {
+  if (TilesOf(work, most) <= places) return std::min(work, places);
+  int64_t best = 1;
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (int64_t each = most; each >= 1; --each) {
+    const int64_t tile_times = each * TilesOf(TilesOf(work, each), places);
+    if (tile_times >= least) continue;
+    least = tile_times;
+    best = each;
+  }
+  return static_cast<int>(TilesOf(work, best));
+}
+
+int DealTiles(const FfmaShape& shape, int multiprocessors, FfmaGemm* g) {
+  const int places = multiprocessors * shape.blocks;
+  g->in_turns = BlocksInTurns(g->work, places, MostTilesOfABlock(shape, *g));
+  const int left_over = g->work % places;
+  if (shape.blocks != 2 || g->in_turns != places || left_over == 0 || left_over > multiprocessors) {
+    return g->in_turns;
+  }
+  constexpr double kLoneFmas = 0.79 * 128;  // a clock
+  g->late_clocks = static_cast<int>(0.5 * shape.tile_m() * shape.tile_n() *
+                                    static_cast<double>(g->p.k) / kLoneFmas);
+  return places + left_over;
+}
+
+int StreamKBlocks(const FfmaShape& shape, const FfmaGemm& g) {
+  constexpr auto kWorkers = static_cast<int>(StreamKOrder::kWorkers);
+  const int blocks = BlocksInTurns(g.work, kWorkers, MostTilesOfABlock(shape, g));
+  return blocks <= kWorkers ? kWorkers : blocks + kWorkers;
+}
+
+}  // namespace gemm

@@ -1,0 +1,25 @@
+// How many blocks a kernel of ffma_multiply.cuh has, and which of them take tiles in turns.
+
+#ifndef GEMMD_KERNELS_FAMILIES_FFMA_BLOCKS_H_
+#define GEMMD_KERNELS_FAMILIES_FFMA_BLOCKS_H_
+
+#include "kernels/families/ffma_gemm.h"
+
+namespace gemm {
+
+// Blocks that share `work` tiles: a place each, unless they would take too long. Then they take as
+// many tiles each as make the least waves, since a last wave takes as long as a full one.
+int BlocksInTurns(int work, int places, int most);
+
+// Blocks for tiles that are dealt out in turns. Where as many are left over as there are
+// multiprocessors, or fewer, each multiprocessor is to get one of them, which is more than anyone
+// can say beforehand: blocks beyond the places get one each, and find their places when the first
+// of two blocks on a multiprocessor is done, half a tile before the other.
+int DealTiles(const FfmaShape& shape, int multiprocessors, FfmaGemm* g);
+
+// The workers, after what whole tiles they would take too long for.
+int StreamKBlocks(const FfmaShape& shape, const FfmaGemm& g);
+
+}  // namespace gemm
+
+#endif  // GEMMD_KERNELS_FAMILIES_FFMA_BLOCKS_H_
