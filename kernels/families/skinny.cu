@@ -93,19 +93,21 @@ using ShapeOf = SkinnyShape<kSkinnyRowCounts[I].rows, kFeed, kStripOf<I>>;
 
 // For the cost model: NVIDIA H200, 2026-11-30. Fractions are of the memory's rate by its clocks and
 // of the arithmetic peak.
-constexpr double kMemoryFraction = 0.87;
-constexpr double kMathFraction = 0.66;
+constexpr double kMemoryFraction = 0.875;
+constexpr double kMathFraction = 0.69;
+constexpr double kFew = 0.745;    // of that, up to 16 rows
+constexpr double kAlong = 0.776;  // and where boxes bring a matrix with k contiguous
 // Of rows of any alignment: more of the memory's rows are read than the products have, and elements
 // are loaded one at a time.
-constexpr double kShiftedMemoryFraction = 0.65;
-constexpr double kShiftedMathFraction = 0.56;
+constexpr double kShiftedMemoryFraction = 0.69;
+constexpr double kShiftedMathFraction = 0.57;
 constexpr double kShiftedFewFraction = 0.32;  // up to 16 rows
-constexpr double kBegin = 100;                // beginning and ending a block, in products
-constexpr double kStartSeconds = 2.6e-6;
+constexpr double kBegin = 120;                // beginning and ending a block, in products
+constexpr double kStartSeconds = 3.0e-6;
 constexpr double kClusterSeconds = 1.0e-6;
 constexpr double kSecondPassSeconds = 2.1e-6;
 constexpr double kPackSeconds = 3.0e-6;
-constexpr double kPartialBytesPerSecond = 2.5e12;
+constexpr double kPartialBytesPerSecond = 1.66e12;
 
 constexpr int64_t kMaxGridX = (int64_t{1} << 31) - 1;
 constexpr int64_t kMaxGridZ = 65535;
@@ -337,28 +339,27 @@ class Family final : public KernelFamily {
     const auto chunks = static_cast<double>(cut_up ? cut.order.chunks : 1);
     const auto whole = static_cast<double>(cut_up ? cut.order.whole_strips : 0);
     const double cut_blocks = (static_cast<double>(cut.order.strips) - whole) * chunks;
-    const double blocks = batch * (whole + cut_blocks);
     const double block_k =
         kBegin + (cut_up ? std::min(k, static_cast<double>(cut.order.chunk_length)) : k);
     const double waves_k = std::ceil(batch * whole / multiprocessors) * (kBegin + k) +
                            std::ceil(batch * cut_blocks / multiprocessors) * block_k;
     const int rows = kSkinnyRowCounts[cut.rows_index].rows;
     const bool shifted = cut.feed == SkinnyFeed::kShifted || cut.feed == SkinnyFeed::kShiftedBoxes;
-    const double math_fraction = !shifted    ? kMathFraction
-                                 : rows > 16 ? kShiftedMathFraction
-                                             : kShiftedFewFraction;
+    double math_fraction = rows > 16 ? kShiftedMathFraction : kShiftedFewFraction;
+    if (!shifted) {
+      math_fraction = kMathFraction * (rows > 16 ? 1 : kFew) *
+                      (cut.feed == SkinnyFeed::kBoxes && cut.matrix.along ? kAlong : 1);
+    }
     const double math_rate =
         math_fraction * std::max(1.0, device.f32_flops_per_second) / multiprocessors;
     const auto strip = static_cast<double>(cut.order.strip);
     const double product_seconds = 2.0 * rows * strip / math_rate;
-    // A block alone on a multiprocessor draws 1.1 times that one's share of the memory's rate.
-    const double busy = std::min(1.0, 1.1 * blocks / multiprocessors);
     const double bytes = 4 * batch *
                          (length * k + static_cast<double>(cut.rows) * k +
                           static_cast<double>(cut.rows) * length * (ReadsC(problem) ? 2 : 1));
-    const double memory = bytes / busy /
-                          std::max(1.0, (shifted ? kShiftedMemoryFraction : kMemoryFraction) *
-                                            device.memory_bytes_per_second);
+    const double memory =
+        bytes / std::max(1.0, (shifted ? kShiftedMemoryFraction : kMemoryFraction) *
+                                  device.memory_bytes_per_second);
     const double partial_bytes = 2.0 * sizeof(float) * static_cast<double>(cut.partial_elements);
     return kStartSeconds + std::max(waves_k * product_seconds, memory) +
            (cut.way == SkinnyWay::kCluster ? kClusterSeconds : 0) +
