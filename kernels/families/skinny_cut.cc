@@ -91,6 +91,7 @@ bool SkinnyOperand::Quarterable(const Problem& problem) const {
          problem.k <= kMost && problem.batch_count <= kMost &&
          std::max(line_stride, k_stride) <= kMostStride && batch_stride <= kMostStride;
 }
+
 SkinnyOperand SkinnyOperand::Packed(const Problem& problem) const {
   SkinnyOperand packed = *this;
   const int64_t pitch = TilesOf(RowElements(problem), 4) * 4;
@@ -129,6 +130,7 @@ TensorBoxes SkinnyOperand::QuarterBoxes(const Problem& problem, const float* bas
   boxes.box_depth /= kSkinnyQuarters;
   return boxes;
 }
+
 SkinnyCut CutSkinny(const Problem& problem, bool clusters, bool boxes, bool a_16, bool b_16) {
   // Of a tile either may be x.
   const bool x_is_a = problem.m <= problem.n || problem.n > kMostSkinny;
