@@ -21,7 +21,8 @@ namespace {
 
 // Starting, packing, and the second passes: NVIDIA H200, 2026-11-30.
 constexpr double kStartSeconds = 3.5e-6;
-constexpr double kPackSeconds = 1.5e-6;
+constexpr double kPackSeconds = 3.7e-6;
+constexpr double kPackForSlicedSeconds = 1.5e-6;
 constexpr double kAddChunksSeconds = 1.4e-6;
 constexpr double kAddPartsSeconds = 5.1e-6;
 constexpr double kAddQuarterPartsSeconds = 3e-6;
@@ -30,6 +31,8 @@ constexpr double kAddQuarterPartsSeconds = 3e-6;
 constexpr double kPackFraction = 0.8;
 constexpr double kChunksFraction = 0.67;
 constexpr double kPartsFraction = 2.5;
+// Of writing D, where blocks stay and take other tiles meanwhile.
+constexpr double kResultFraction = 2;
 // Of what copies by threads were thought to cost when it was settled where they pay.
 constexpr double kCopyFraction = 0.9;
 // Of the multiprocessors: those on which blocks of clusters of more than two find places at once.
@@ -87,7 +90,8 @@ double FfmaFamily::ModelSeconds(const Problem& problem, const DeviceInfo& device
   };
   double seconds = kStartSeconds;
   if (rounds.packed_elements() > 0) {
-    seconds += count * kPackSeconds + there_and_back(rounds.packed_elements(), kPackFraction);
+    seconds += count * (ffma.shape.slices > 1 ? kPackForSlicedSeconds : kPackSeconds) +
+               there_and_back(rounds.packed_elements(), kPackFraction);
   }
   if (rounds.second_pass()) {
     seconds += count * (stream_k            ? kAddPartsSeconds
@@ -106,6 +110,7 @@ double FfmaFamily::ModelSeconds(const Problem& problem, const DeviceInfo& device
                       .math_fraction = ffma.math_fraction / slower,
                       .lone_fraction = ffma.lone_fraction / slower,
                       .begin = ffma.begin + (rounds.store_16() ? 0 : stores * ffma.ragged),
+                      .result_fraction = ffma.shape.slices > 1 ? 1 : kResultFraction,
                       .together = ffma.shape.blocks,
                       .reached = rounds.clustered() && rounds.chunks() > 2 ? kClustersReach : 1};
   if (stream_k && ReadsAB(problem)) {

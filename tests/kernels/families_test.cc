@@ -589,7 +589,7 @@ TEST(Model, ChoicesAreTheseUntilMeasuredOtherwise) {
       {DType::kF32, 8, 4096, 4096, 1, "skinny_f32_sm90_clusters"},
       {DType::kF32, 128, 4096, 4096, 1, "sliced_f32_sm90_64x64x64_s3_chunks"},
       {DType::kF32, 64, 64, 65536, 1, "skinny_f32_sm90_clusters"},
-      {DType::kF32, 8192, 8192, 64, 1, "pipelined_f32_sm90_128x256x32_s4"},
+      {DType::kF32, 8192, 8192, 64, 1, "unpacked_f32_sm90_128x128x32_s3"},
       {DType::kF32, 6144, 4, 2048, 1, "skinny_f32_sm90_clusters"},
       {DType::kF32, 64, 64, 64, 256, "small_f32"},
       {DType::kF32, 4096, 1, 4096, 1, "skinny_f32_sm90_clusters"},
