@@ -93,21 +93,21 @@ using ShapeOf = SkinnyShape<kSkinnyRowCounts[I].rows, kFeed, kStripOf<I>>;
 
 // For the cost model: NVIDIA H200, 2026-11-30. Fractions are of the memory's rate by its clocks and
 // of the arithmetic peak.
-constexpr double kMemoryFraction = 0.875;
-constexpr double kMathFraction = 0.69;
-constexpr double kFew = 0.745;    // of that, up to 16 rows
-constexpr double kAlong = 0.776;  // and where boxes bring a matrix with k contiguous
+constexpr double kMemoryFraction = 0.853;
+constexpr double kMathFraction = 0.655;
+constexpr double kFew = 0.79;    // of that, up to 16 rows
+constexpr double kAlong = 0.73;  // and where boxes bring a matrix with k contiguous
 // Of rows of any alignment: more of the memory's rows are read than the products have, and elements
 // are loaded one at a time.
-constexpr double kShiftedMemoryFraction = 0.69;
-constexpr double kShiftedMathFraction = 0.57;
-constexpr double kShiftedFewFraction = 0.32;  // up to 16 rows
-constexpr double kBegin = 120;                // beginning and ending a block, in products
-constexpr double kStartSeconds = 3.0e-6;
-constexpr double kClusterSeconds = 1.0e-6;
-constexpr double kSecondPassSeconds = 2.1e-6;
-constexpr double kPackSeconds = 3.0e-6;
-constexpr double kPartialBytesPerSecond = 1.66e12;
+constexpr double kShiftedMemoryFraction = 0.51;
+constexpr double kShiftedMathFraction = 0.507;
+constexpr double kShiftedFewFraction = 0.295;  // up to 16 rows
+constexpr double kBegin = 154;                 // beginning and ending a block, in products
+constexpr double kStartSeconds = 2.4e-6;
+constexpr double kClusterSeconds = 0.65e-6;
+constexpr double kSecondPassSeconds = 1.95e-6;
+constexpr double kPackSeconds = 2.6e-6;
+constexpr double kPartialBytesPerSecond = 2.2e12;
 
 constexpr int64_t kMaxGridX = (int64_t{1} << 31) - 1;
 constexpr int64_t kMaxGridZ = 65535;
