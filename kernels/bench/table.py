@@ -3,8 +3,8 @@
 
     table.py list_f32.jsonl [PEER.jsonl]
 
-Of each shape the chosen kernel and the peer, then the geometric mean and the largest spreads. The peer
-may be of another run: cuBLAS does not start where CUDA_FORCE_PTX_JIT is set.
+Of each shape the chosen kernel and the peer, then the geometric mean and the largest spreads. The
+peer may be of another run: cuBLAS does not start where CUDA_FORCE_PTX_JIT is set.
 """
 
 import json
