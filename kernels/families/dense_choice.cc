@@ -82,6 +82,50 @@ bool By16(const MatrixLayout& layout, int64_t batch_count) {
          (batch_count == 1 || layout.batch_stride % 4 == 0);
 }
 
+// Calls `see` with each grid that fits, until it returns false.
+template <typename See>
+void SeeGrids(const Problem& problem, int multiprocessors, See see) {
+  constexpr int64_t kMostTilings = 16;
+  const bool by_16 = problem.n % 4 == 0 && By16(problem.b, problem.batch_count) &&
+                     By16(problem.d, problem.batch_count);
+  for (int s = 0; s < static_cast<int>(std::size(kDenseShapes)); ++s) {
+    const DenseShape& shape = kDenseShapes[s];
+    if (shape.width == 4 && !by_16) continue;
+    DenseGrid grid{.shape = s,
+                   .rows = 0,
+                   .columns = static_cast<int>(TilesOf(problem.n, shape.columns)),
+                   .depth = 0,
+                   .stages = 0,
+                   .places = 0};
+    const int64_t most_rows = shape.most_threads / grid.columns;
+    const int64_t rows_in_all = TilesOf(problem.m, shape.rows);
+    if (most_rows == 0) continue;
+    const int64_t fewest = TilesOf(rows_in_all, most_rows);
+    for (int64_t tiles = fewest; tiles < fewest + kMostTilings; ++tiles) {
+      const auto rows = static_cast<int>(TilesOf(rows_in_all, tiles));
+      if (rows == grid.rows) continue;
+      grid.rows = rows;
+      const bool small = grid.rows * grid.columns < kLeastThreads || grid.rows < kLeastRows;
+      if (small && tiles > fewest) break;
+      const int64_t blocks = TilesOf(DenseBlocks(problem, grid), std::max(1, multiprocessors));
+      for (int places = static_cast<int>(std::min<int64_t>(kMostPlaces, blocks)); places >= 1;
+           --places) {
+        grid.places = places;
+        if (FitRegisters(grid) && FitStages(problem, &grid) && !see(grid)) return;
+      }
+    }
+  }
+}
+
+bool AnyGridFits(const Problem& problem, int multiprocessors) {
+  bool any = false;
+  SeeGrids(problem, multiprocessors, [&](const DenseGrid& /*grid*/) {
+    any = true;
+    return false;
+  });
+  return any;
+}
+
 }  // namespace
 
 int DenseThreads(const DenseGrid& grid) { return (grid.rows * grid.columns + 31) / 32 * 32; }
@@ -120,7 +164,7 @@ std::string WhyNotDense(const Problem& problem, int multiprocessors) {
   if (problem.batch_count > kMostBatch) {
     return "a batch of more than " + std::to_string(kMostBatch);
   }
-  if (BestDenseGrid(problem, multiprocessors).shape < 0) {
+  if (!AnyGridFits(problem, multiprocessors)) {
     return "no rows of A and of B fit into shared memory";
   }
   return {};
@@ -159,42 +203,16 @@ double DenseSeconds(const Problem& problem, int multiprocessors, const DenseGrid
 }
 
 DenseGrid BestDenseGrid(const Problem& problem, int multiprocessors) {
-  constexpr int64_t kMostTilings = 16;
   DenseGrid best;
   double least = 0;
-  const bool by_16 = problem.n % 4 == 0 && By16(problem.b, problem.batch_count) &&
-                     By16(problem.d, problem.batch_count);
-  for (int s = 0; s < static_cast<int>(std::size(kDenseShapes)); ++s) {
-    const DenseShape& shape = kDenseShapes[s];
-    if (shape.width == 4 && !by_16) continue;
-    DenseGrid grid{.shape = s,
-                   .rows = 0,
-                   .columns = static_cast<int>(TilesOf(problem.n, shape.columns)),
-                   .depth = 0,
-                   .stages = 0,
-                   .places = 0};
-    const int64_t most_rows = shape.most_threads / grid.columns;
-    const int64_t rows_in_all = TilesOf(problem.m, shape.rows);
-    if (most_rows == 0) continue;
-    const int64_t fewest = TilesOf(rows_in_all, most_rows);
-    for (int64_t tiles = fewest; tiles < fewest + kMostTilings; ++tiles) {
-      const auto rows = static_cast<int>(TilesOf(rows_in_all, tiles));
-      if (rows == grid.rows) continue;
-      grid.rows = rows;
-      const bool small = grid.rows * grid.columns < kLeastThreads || grid.rows < kLeastRows;
-      if (small && tiles > fewest) break;
-      const int64_t blocks = TilesOf(DenseBlocks(problem, grid), std::max(1, multiprocessors));
-      for (int places = static_cast<int>(std::min<int64_t>(kMostPlaces, blocks)); places >= 1;
-           --places) {
-        grid.places = places;
-        if (!FitRegisters(grid) || !FitStages(problem, &grid)) continue;
-        const double seconds = DenseSeconds(problem, multiprocessors, grid);
-        if (best.shape >= 0 && seconds >= least) continue;
-        least = seconds;
-        best = grid;
-      }
+  SeeGrids(problem, multiprocessors, [&](const DenseGrid& grid) {
+    const double seconds = DenseSeconds(problem, multiprocessors, grid);
+    if (best.shape < 0 || seconds < least) {
+      least = seconds;
+      best = grid;
     }
-  }
+    return true;
+  });
   return best;
 }
 
