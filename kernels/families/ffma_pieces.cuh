@@ -127,6 +127,16 @@ __device__ __forceinline__ void FfmaPart(const FfmaGemm& g, const StreamKShare& 
   piece->length = static_cast<int>(min(g.p.k, int64_t{end} * stage)) - piece->begin;
 }
 
+// Whole tile `index` of the batch.
+__device__ __forceinline__ void FfmaWholeTile(const FfmaGemm& g, int index, FfmaPiece* piece) {
+  const int batch = index / g.whole_tiles;
+  piece->batch = batch;
+  piece->begin = 0;
+  piece->length = static_cast<int>(g.p.k);
+  piece->part = -1;
+  FfmaTileAt(g, index - batch * g.whole_tiles, piece);
+}
+
 // A block whose warps share tiles has one piece of work. Where the last tiles are cut, the parts
 // come after all whole tiles: first those with which shares begin, then what is left of the shares,
 // the longest first, since it starts where the shortest has ended.
@@ -136,12 +146,7 @@ __device__ __forceinline__ FfmaPiece FfmaCutAt(const FfmaGemm& g, int index) {
   FfmaPiece piece;
   const int whole = static_cast<int>(g.p.batch_count) * g.whole_tiles;
   if (index < whole) {
-    const int batch = index / g.whole_tiles;
-    piece.batch = batch;
-    piece.begin = 0;
-    piece.length = static_cast<int>(g.p.k);
-    piece.part = -1;
-    FfmaTileAt(g, index - batch * g.whole_tiles, &piece);
+    FfmaWholeTile(g, index, &piece);
   } else {
     const int parts = g.sharers + g.second_parts;
     const int batch = (index - whole) / parts;
@@ -190,12 +195,7 @@ struct StreamKPieces {
     const int whole = i - share.segments * static_cast<int>(g.p.batch_count);
     if (whole >= 0) {
       const int index = whole * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x);
-      const int batch = index / g.whole_tiles;
-      piece.batch = batch;
-      piece.begin = 0;
-      piece.length = static_cast<int>(g.p.k);
-      piece.part = -1;
-      FfmaTileAt(g, index - batch * g.whole_tiles, &piece);
+      FfmaWholeTile(g, index, &piece);
       return piece;
     }
     const int batch = i / share.segments;
