@@ -16,7 +16,7 @@
 #include "gemmd/client.h"
 #include "tests/client/connect_to.h"
 #include "tests/client/fake_server.h"
-#include "tests/client/frozen_proxy.h"
+#include "tests/client/freezable_peer.h"
 
 namespace gemm {
 namespace {
@@ -25,7 +25,7 @@ using testing::ConnectTo;
 using testing::DetailedStatus;
 using ::testing::ElementsAre;
 using testing::FakeServer;
-using testing::FrozenProxy;
+using testing::FreezablePeer;
 using ::testing::HasSubstr;
 using testing::StallingServer;
 
@@ -241,14 +241,10 @@ TEST(AsyncMemoryTest, RefusedMidUpload) {
 }
 
 TEST(AsyncMemoryTest, PeerThatStopsReading) {
-  const FakeServer server;
-  FrozenProxy proxy(server.port());
-  const Client client = ConnectTo(
-      proxy.address(),
-      {.timeout = absl::Milliseconds(500), .max_retries = 0, .stall_timeout = absl::Seconds(2)});
-  ASSERT_TRUE(client.GetServerInfo().ok());
-  proxy.Freeze();
-  EXPECT_FALSE(RunAndFree(client, 2048, Leave).ok());
+  FreezablePeer peer;
+  ASSERT_TRUE(peer.client().GetServerInfo().ok());
+  peer.Freeze();
+  EXPECT_FALSE(RunAndFree(peer.client(), 2048, Leave).ok());
 }
 
 }  // namespace

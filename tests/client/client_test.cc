@@ -15,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "tests/client/connect_to.h"
 #include "tests/client/fake_server.h"
+#include "tests/client/freezable_peer.h"
 #include "tests/client/frozen_proxy.h"
 
 namespace gemm {
@@ -25,6 +26,7 @@ using testing::ConnectTo;
 using testing::DetailedStatus;
 using ::testing::ElementsAre;
 using testing::FakeServer;
+using testing::FreezablePeer;
 using testing::FrozenProxy;
 using ::testing::HasSubstr;
 using testing::StallingServer;
@@ -416,15 +418,11 @@ TEST(ClientMemoryTest, RefusedMidUpload) {
 // The peer's kernel takes no more bytes: what the socket's write still holds comes back only when
 // the connection is given up.
 TEST(ClientMemoryTest, PeerThatStopsReading) {
-  const FakeServer server;
-  FrozenProxy proxy(server.port());
-  const Client client = ConnectTo(
-      proxy.address(),
-      {.timeout = absl::Milliseconds(500), .max_retries = 0, .stall_timeout = absl::Seconds(2)});
-  ASSERT_TRUE(client.GetServerInfo().ok());
-  proxy.Freeze();
+  FreezablePeer peer;
+  ASSERT_TRUE(peer.client().GetServerInfo().ok());
+  peer.Freeze();
   const absl::Time start = absl::Now();
-  EXPECT_FALSE(MultiplyAndFree(client, 2048).ok());
+  EXPECT_FALSE(MultiplyAndFree(peer.client(), 2048).ok());
   EXPECT_LT(absl::Now() - start, absl::Seconds(30));  // gRPC polls for it at most 10 s late
 }
 

@@ -11,7 +11,7 @@
 #include "gemmd/client.h"
 #include "tests/client/connect_to.h"
 #include "tests/client/fake_server.h"
-#include "tests/client/frozen_proxy.h"
+#include "tests/client/freezable_peer.h"
 
 namespace gemm {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 using testing::ConnectTo;
 using testing::DetailedStatus;
 using testing::FakeServer;
-using testing::FrozenProxy;
+using testing::FreezablePeer;
 using testing::StallingServer;
 
 // `bytes` in rows of 64 KiB.
@@ -102,14 +102,10 @@ TEST(MatrixMemoryTest, APutThatIsCancelledBeginsNoOtherPanel) {
 }
 
 TEST(MatrixMemoryTest, PeerThatStopsReading) {
-  const FakeServer server;
-  FrozenProxy proxy(server.port());
-  const Client client = ConnectTo(
-      proxy.address(),
-      {.timeout = absl::Milliseconds(500), .max_retries = 0, .stall_timeout = absl::Seconds(2)});
-  ASSERT_TRUE(client.GetServerInfo().ok());
-  proxy.Freeze();
-  EXPECT_FALSE(WriteAndFree(client, 16 << 20).ok());
+  FreezablePeer peer;
+  ASSERT_TRUE(peer.client().GetServerInfo().ok());
+  peer.Freeze();
+  EXPECT_FALSE(WriteAndFree(peer.client(), 16 << 20).ok());
 }
 
 }  // namespace
