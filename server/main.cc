@@ -83,7 +83,7 @@ ExitStatus StartFailed(const absl::Status& status) {
 }
 
 int Main(int argc, char** argv) {
-  TuneProcess();
+  TuneServerProcess();
   SetPolling();
   signal(SIGPIPE, SIG_IGN);  // whoever read the log may go away; that is no reason to die
   static StopSignals& signals = *new StopSignals;

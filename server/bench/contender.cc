@@ -120,7 +120,7 @@ int RunChild(const std::vector<std::string>& arguments) {
   const std::string& address = arguments[3];
   const bool is_client = arguments[0] == "call";
   if (arguments[1] == "polling") setenv("GRPC_POLL_STRATEGY", "poll", /*overwrite=*/0);
-  if (arguments[1] != "untuned") is_client ? TuneClientProcess() : TuneProcess();
+  if (arguments[1] != "untuned") is_client ? TuneClientProcess() : TuneServerProcess();
   if (is_client) {
     AnswerWithSamples(kind, address);
   } else if (kind == "floor" || kind == "floor, woken") {
