@@ -16,6 +16,9 @@
 #ifndef GEMMD_KERNELS_SELECT_H_
 #define GEMMD_KERNELS_SELECT_H_
 
+#include <array>
+#include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -49,30 +52,68 @@ struct Selection {
   std::vector<Candidate> candidates;  // in registry order; filled by Explain only
 };
 
-// Ties go to the first in registry order. `forced`, when not empty, is the full name of the only
-// configuration to consider.
+// Chooses for one device. What a table's rows say of the kernels is worked out when it is made, in
+// milliseconds, so that a choice takes microseconds. Safe to use from any thread.
+class Selector {
+ public:
+  // The families and the table's rows have to outlive it.
+  Selector(const DeviceInfo& device, std::span<const KernelFamily* const> families,
+           const TuningTable& table);
+  // With the table that this build holds for the device.
+  Selector(const DeviceInfo& device, std::span<const KernelFamily* const> families)
+      : Selector(device, families, TuningFor(device)) {}
+
+  // Ties go to the first in registry order. `forced`, when not empty, is the full name of the only
+  // configuration to consider.
+  Selection Select(const Problem& problem, std::string_view forced = {}) const;
+  // The same choice, with every candidate's verdict.
+  Selection Explain(const Problem& problem, std::string_view forced = {}) const;
+  // The configuration that runs the product in a launch with others (KernelFamily::Groups), in the
+  // class that Select gives it: with the bits that it has alone. The fastest by the model where
+  // there are several; null where there is none. Which products are worth it is for the caller to
+  // say.
+  KernelRef SelectForGroup(const Problem& problem) const;
+
+ private:
+  using Class = std::optional<NumericsClass>;
+
+  // All of one type: its kernels in registry order, the rows of the table, and by how much the
+  // model is wrong about each kernel at each row, a row's kernels side by side.
+  struct OfType {
+    std::vector<KernelRef> kernels;
+    std::vector<const TuningRow*> rows;
+    Places places;
+    std::vector<double> errors;
+  };
+  struct Contender {
+    size_t kernel = 0;
+    double modelled_seconds = 0;
+  };
+
+  const OfType& TypeOf(const Problem& problem) const {
+    return types_[static_cast<size_t>(problem.dtype)];
+  }
+  void AddRow(const TuningRow& row);
+  bool Runs(const Problem& problem, Class numerics, const KernelRef& kernel) const;
+  NearPlaces RowsFor(const Problem& problem) const;
+  double Corrected(const OfType& type, const NearPlaces& near, const Contender& contender) const;
+  const TuningRow* NearestThatNames(const OfType& type, const NearPlaces& near,
+                                    size_t kernel) const;
+  std::vector<Contender> Contenders(const Problem& problem, Class numerics) const;
+  Selection Fastest(const Problem& problem, Class numerics) const;
+  Selection Forced(const Problem& problem, std::string_view forced) const;
+
+  const DeviceInfo device_;
+  const std::span<const KernelFamily* const> families_;
+  std::array<OfType, 2> types_;
+};
+
+// A single choice.
 Selection Select(const Problem& problem, const DeviceInfo& device,
                  std::span<const KernelFamily* const> families, std::string_view forced,
                  const TuningTable& table);
-
-// The same choice, with every candidate's verdict.
-Selection Explain(const Problem& problem, const DeviceInfo& device,
-                  std::span<const KernelFamily* const> families, std::string_view forced,
-                  const TuningTable& table);
-
-// With the table that this build holds for the device.
 Selection Select(const Problem& problem, const DeviceInfo& device,
                  std::span<const KernelFamily* const> families, std::string_view forced = {});
-Selection Explain(const Problem& problem, const DeviceInfo& device,
-                  std::span<const KernelFamily* const> families, std::string_view forced = {});
-
-// The configuration that runs the product in a launch with others (KernelFamily::Groups), in the
-// class that Select gives it: with the bits that it has alone. The fastest by the model where there
-// are several; null where there is none. Which products are worth it is for the caller to say.
-KernelRef SelectForGroup(const Problem& problem, const DeviceInfo& device,
-                         std::span<const KernelFamily* const> families, const TuningTable& table);
-KernelRef SelectForGroup(const Problem& problem, const DeviceInfo& device,
-                         std::span<const KernelFamily* const> families);
 
 }  // namespace gemm
 

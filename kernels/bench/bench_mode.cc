@@ -35,8 +35,7 @@ cudaError_t Measure(Session& session, const Flags& flags, const Problem& problem
   ResultCheck check;
   GEMM_RETURN_IF_CUDA_ERROR(check.Create(problem, bench.arena(), kSamples));
 
-  const Selection selection =
-      Explain(problem, bench.device(), session.families(), flags.kernel, session.table());
+  const Selection selection = session.selector().Explain(problem, flags.kernel);
   result->reason = selection.reason;
   std::vector<std::unique_ptr<PreparedRotation>> rotations;
   std::vector<Contender> contenders;

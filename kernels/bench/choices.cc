@@ -20,10 +20,11 @@ std::string Microseconds(double seconds) {
 std::string ChoicesText(std::span<const DType> dtypes, std::span<const BenchShape> shapes,
                         const DeviceInfo& device, std::span<const KernelFamily* const> families,
                         const TuningTable& table) {
+  const Selector selector(device, families, table);
   std::string text;
   for (DType dtype : dtypes) {
     for (const BenchShape& shape : shapes) {
-      const Selection choice = Select(BenchProblem(shape, dtype), device, families, {}, table);
+      const Selection choice = selector.Select(BenchProblem(shape, dtype));
       char line[160];
       std::snprintf(line, sizeof(line), "%-4s %-20s %-32s %s\n",
                     std::string(gemm::NameOf(dtype)).c_str(), gemm::NameOf(shape).c_str(),
@@ -37,7 +38,7 @@ std::string ChoicesText(std::span<const DType> dtypes, std::span<const BenchShap
 std::string ExplanationText(const Problem& problem, const DeviceInfo& device,
                             std::span<const KernelFamily* const> families,
                             const TuningTable& table) {
-  const Selection selection = Explain(problem, device, families, {}, table);
+  const Selection selection = Selector(device, families, table).Explain(problem);
   std::string text = NameOf(selection.kernel) + ", " + selection.reason + "\n";
   if (selection.row != nullptr) {
     const TuningRow& row = *selection.row;

@@ -167,14 +167,13 @@ cudaError_t Measure(Session& session, const Flags& flags, const Mixed& mix, int*
   Launches alone;
   Launches chosen;
   for (size_t i = 0; i < mix.problems.size(); ++i) {
-    const Selection selection =
-        Select(mix.problems[i], device, session.families(), flags.kernel, session.table());
+    const Selection selection = session.selector().Select(mix.problems[i], flags.kernel);
     if (selection.kernel.family == nullptr) return cudaErrorNotSupported;
     GEMM_RETURN_IF_CUDA_ERROR(chosen.Add(selection.kernel, mix.problems, sets, {i}, device));
     // --kernel: that one for all.
     KernelRef kernel = selection.kernel;
     if (flags.kernel.empty()) {
-      kernel = SelectForGroup(mix.problems[i], device, session.families(), session.table());
+      kernel = session.selector().SelectForGroup(mix.problems[i]);
       if (kernel.family == nullptr) kernel = selection.kernel;
     }
     GEMM_RETURN_IF_CUDA_ERROR(alone.Add(kernel, mix.problems, sets, {i}, device));

@@ -59,7 +59,7 @@ cudaError_t Climb(Session& session, const Flags& flags, int size, LadderTimes* t
     climbers.push_back({info.rung, std::string(info.title), std::string(info.kernel)});
     kernels.push_back(kernel);
   }
-  const Selection chosen = Select(problem, bench.device(), session.families(), {}, session.table());
+  const Selection chosen = session.selector().Select(problem);
   climbers.push_back(
       {Rung::kChosen, "chosen (" + chosen.reason + ")", std::string(chosen.kernel.get().name)});
   kernels.push_back(chosen.kernel);

@@ -24,17 +24,17 @@ class Regrets {
   // What has no time counts as so many times slower than the best; 0: not at all.
   Regrets(const DeviceInfo& device, std::span<const KernelFamily* const> families, double untimed,
           RunLog* log)
-      : device_(device), families_(families), untimed_(untimed), log_(log) {}
+      : by_model_(device, families, TuningTable{}), untimed_(untimed), log_(log) {}
 
-  void Judge(const ShapeTimes& times, const TuningTable& table_of) {
+  void Judge(const ShapeTimes& times, const Selector& selector) {
     if (times.kernels.empty()) return;
     const Problem problem = BenchProblem(times.shape, times.dtype);
     const KernelMicroseconds* best = &times.kernels[0];
     for (const KernelMicroseconds& kernel : times.kernels) {
       if (kernel.microseconds < best->microseconds) best = &kernel;
     }
-    const Selection by_table = Select(problem, device_, families_, {}, table_of);
-    const Selection by_model = Select(problem, device_, families_, {}, TuningTable{});
+    const Selection by_table = selector.Select(problem);
+    const Selection by_model = by_model_.Select(problem);
     const double table = RegretOf(by_table, times, best->microseconds);
     const double model = RegretOf(by_model, times, best->microseconds);
     std::printf("%-4s %-24s %10.2f us %-30s %6.3f %-30s (%s) %6.3f %s\n",
@@ -86,8 +86,7 @@ class Regrets {
     return untimed_;
   }
 
-  const DeviceInfo& device_;
-  const std::span<const KernelFamily* const> families_;
+  const Selector by_model_;
   const double untimed_;
   RunLog* const log_;
   std::vector<double> table_regrets_;
@@ -111,16 +110,16 @@ int Replay(const Flags& flags) {
   const DeviceInfo device = H200();
   RunLog log;
   if (!log.Open(flags.json)) return Refuse("cannot write " + flags.json);
-  TuningTable table = TableFor(flags, device);
-  const std::span<const TuningRow> all = table.rows;
+  const TuningTable table = TableFor(flags, device);
+  const Selector selector(device, Families(), table);
   Regrets regrets(device, Families(), flags.unseen ? kGivenUp : 0, &log);
   for (const ShapeTimes& times : recorded) {
-    std::vector<TuningRow> others;
-    if (flags.unseen) {
-      others = OthersThan(BenchProblem(times.shape, times.dtype), {0, 0, all});
-      table.rows = others;
+    if (!flags.unseen) {
+      regrets.Judge(times, selector);
+      continue;
     }
-    regrets.Judge(times, table);
+    const std::vector<TuningRow> others = OthersThan(BenchProblem(times.shape, times.dtype), table);
+    regrets.Judge(times, Selector(device, Families(), {0, 0, others}));
   }
   regrets.Print(flags.no_table);
   return 0;
@@ -164,7 +163,7 @@ int RunRegret(const Flags& flags) {
         record.kernels.push_back({name, 1e6 * time.seconds.median});
       }
       session.log().WriteText(ToJsonLines(record));
-      regrets.Judge(record, session.table());
+      regrets.Judge(record, session.selector());
       std::fflush(stdout);
     }
   }

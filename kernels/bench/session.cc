@@ -100,6 +100,7 @@ std::string Session::Open() {
     }
   }
   const std::chrono::duration<double> loaded = std::chrono::steady_clock::now() - loading;
+  selector_.emplace(device_, families_, TableFor(flags_, device_));
   bench_.emplace(device_);
   if (const cudaError_t error = bench_->Create(); error != cudaSuccess) {
     return failed("stream", error);

@@ -15,6 +15,7 @@
 #include "kernels/bench/modes.h"
 #include "kernels/bench/peer.h"
 #include "kernels/device_info.h"
+#include "kernels/select.h"
 
 namespace gemm {
 
@@ -59,7 +60,8 @@ class Session {
 
   const DeviceInfo& device() const { return device_; }
   std::span<const KernelFamily* const> families() const { return families_; }
-  TuningTable table() const { return TableFor(flags_, device_); }
+  // By the table that the flags leave.
+  const Selector& selector() const { return *selector_; }
   const Provenance& provenance() const { return provenance_; }
   Workbench& bench() { return *bench_; }
   Peer& peer() { return *peer_; }
@@ -75,6 +77,7 @@ class Session {
   bool said_ = false;
   DeviceInfo device_;
   std::vector<const KernelFamily*> families_;
+  std::optional<Selector> selector_;
   Provenance provenance_;
   std::optional<Workbench> bench_;
   std::unique_ptr<Peer> peer_;

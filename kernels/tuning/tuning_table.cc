@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <initializer_list>
 
 namespace gemm {
@@ -38,6 +39,29 @@ constexpr Place MakePlace(const std::array<int64_t, 4>& sizes, bool transpose_a,
           static_cast<uint8_t>(layout)};
 }
 
+// Squared distances are counted in sixteenths of an octave.
+constexpr int kSquaredOctave = kOctave * kOctave;
+constexpr int kOtherLayout = kSquaredOctave * 25 / 4;  // 2.5 octaves
+
+int SquaredStepsOfSizes(const Place& a, const Place& b) {
+  constexpr int kBatchStep = 2;  // octaves of the batch that say as much as one of a size
+  const auto square = [](int x, int y) { return (x - y) * (x - y); };
+  return square(a.m, b.m) + square(a.n, b.n) + square(a.k, b.k) +
+         square(a.batch, b.batch) / (kBatchStep * kBatchStep);
+}
+
+// What two layouts may differ in, the fewest things first.
+constexpr auto kByDifference = [] {
+  std::array<uint8_t, kLayouts> differences{};
+  size_t count = 0;
+  for (int bits = 0; count < kLayouts; ++bits) {
+    for (unsigned difference = 0; difference < kLayouts; ++difference) {
+      if (std::popcount(difference) == bits) differences[count++] = difference;
+    }
+  }
+  return differences;
+}();
+
 // How the generated files write a row: both transposes as two letters, N for as stored.
 constexpr TuningRow Row(DType dtype, std::string_view transposes, int64_t m, int64_t n, int64_t k,
                         int64_t batch_count, std::initializer_list<MeasuredKernel> kernels) {
@@ -73,13 +97,10 @@ Place PlaceOf(const Problem& problem) {
 }
 
 double SquaredDistance(const Place& a, const Place& b) {
-  constexpr int kBatchStep = 2;          // octaves of the batch that say as much as one of a size
-  constexpr double kOtherLayout = 6.25;  // octaves, squared
-  const auto square = [](int x, int y) { return (x - y) * (x - y); };
-  const int sizes = square(a.m, b.m) + square(a.n, b.n) + square(a.k, b.k) +
-                    square(a.batch, b.batch) / (kBatchStep * kBatchStep);
-  const int layouts = std::popcount(static_cast<unsigned>(a.layout ^ b.layout));
-  return static_cast<double>(sizes) / (kOctave * kOctave) + kOtherLayout * layouts;
+  return static_cast<double>(SquaredStepsOfSizes(a, b) +
+                             kOtherLayout *
+                                 std::popcount(static_cast<unsigned>(a.layout ^ b.layout))) /
+         kSquaredOctave;
 }
 
 Problem ProductOf(const TuningRow& row) {
@@ -104,22 +125,31 @@ const TuningTable& TuningFor(const DeviceInfo& device) {
   return kNoTable;
 }
 
-NearRows NearestRows(const TuningTable& table, const Problem& problem) {
-  const Place place = PlaceOf(problem);
-  NearRows found;
-  double farthest = NearRows::kTooFar * NearRows::kTooFar;  // that would still be kept
-  for (const TuningRow& row : table.rows) {
-    if (row.dtype != problem.dtype) continue;
-    const double distance = SquaredDistance(row.place, place);
-    if (distance >= farthest) continue;
-    // Insertion: the few that are kept stay in order.
-    found.count = std::min(found.count + 1, NearRows::kMost);
-    size_t at = found.count - 1;
-    for (; at > 0 && found.near[at - 1].squared_distance > distance; --at) {
-      found.near[at] = found.near[at - 1];
+NearPlaces Places::Nearest(const Place& place) const {
+  // A squared distance, and behind it the number, which settles ties.
+  const auto key_of = [](int squared_steps, uint32_t number) {
+    return uint64_t{static_cast<uint32_t>(squared_steps)} << 32 | number;
+  };
+  const uint64_t too_far = key_of(NearPlaces::kTooFar * NearPlaces::kTooFar * kSquaredOctave, 0);
+  std::array<uint64_t, NearPlaces::kMost> keys;
+  keys.fill(too_far);
+  // The layout itself, then those that differ in one thing, and so on.
+  for (unsigned other : kByDifference) {
+    const int layouts = kOtherLayout * std::popcount(other);
+    if (key_of(layouts, 0) > keys.back()) break;
+    for (const Numbered& there : by_layout_[place.layout ^ other]) {
+      const uint64_t key = key_of(layouts + SquaredStepsOfSizes(there.place, place), there.number);
+      if (key >= keys.back()) continue;
+      // Insertion: the few that are kept stay in order.
+      size_t at = keys.size() - 1;
+      for (; at > 0 && keys[at - 1] > key; --at) keys[at] = keys[at - 1];
+      keys[at] = key;
     }
-    found.near[at] = {&row, distance};
-    if (found.count == NearRows::kMost) farthest = found.near.back().squared_distance;
+  }
+  NearPlaces found;
+  for (; found.count < keys.size() && keys[found.count] < too_far; ++found.count) {
+    found.near[found.count] = {static_cast<uint32_t>(keys[found.count]),
+                               static_cast<double>(keys[found.count] >> 32) / kSquaredOctave};
   }
   return found;
 }

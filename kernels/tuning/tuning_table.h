@@ -5,14 +5,18 @@
 #define GEMMD_KERNELS_TUNING_TUNING_TABLE_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "kernels/device_info.h"
 #include "kernels/gemm.h"
 
 namespace gemm {
+
+inline constexpr size_t kLayouts = 32;
 
 // Where a product lies among others: near ones take alike times.
 struct Place {
@@ -23,7 +27,7 @@ struct Place {
   int16_t batch = 0;
   // How operands are read, a bit each: A and B transposed; rows of A, B and D that are not 16-byte
   // aligned.
-  uint8_t layout = 0;
+  uint8_t layout = 0;  // less than kLayouts
 
   friend constexpr bool operator==(const Place&, const Place&) = default;
 };
@@ -66,13 +70,12 @@ struct TuningTable {
 // The table of this build for the device; without rows if there is none.
 const TuningTable& TuningFor(const DeviceInfo& device);
 
-// The rows of a problem's type that lie nearest to it, the nearest first, ties in the table's
-// order; none that is too far away to say anything.
-struct NearRows {
+// Places that lie nearest to one, the nearest first, ties in the order of their numbers.
+struct NearPlaces {
   static constexpr size_t kMost = 12;
-  static constexpr double kTooFar = 6;  // octaves
+  static constexpr int kTooFar = 6;  // octaves: such a place says nothing
   struct Near {
-    const TuningRow* row = nullptr;
+    size_t number = 0;
     double squared_distance = 0;
   };
   std::array<Near, kMost> near;
@@ -80,7 +83,22 @@ struct NearRows {
 
   std::span<const Near> span() const { return {near.data(), count}; }
 };
-NearRows NearestRows(const TuningTable& table, const Problem& problem);
+
+// Many places, numbered as they are added. They are kept by layout: most other layouts are too far
+// away to be looked at.
+class Places {
+ public:
+  void Add(const Place& place) { by_layout_[place.layout].push_back({place, count_++}); }
+  NearPlaces Nearest(const Place& place) const;
+
+ private:
+  struct Numbered {
+    Place place;
+    uint32_t number;
+  };
+  std::array<std::vector<Numbered>, kLayouts> by_layout_;
+  uint32_t count_ = 0;
+};
 
 }  // namespace gemm
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -103,7 +104,7 @@ class CudaDevice final : public Device {
   }
 
   KernelExplanation Explain(const Problem& problem) const override {
-    const Selection selection = gemm::Explain(problem, info_, families_, options_.force_kernel);
+    const Selection selection = selector_->Explain(problem, options_.force_kernel);
     KernelExplanation explanation;
     if (selection.kernel.family != nullptr) explanation.chosen = selection.kernel.get().name;
     explanation.reason = selection.reason;
@@ -183,6 +184,7 @@ class CudaDevice final : public Device {
         cudaGetLastError();
       }
     }
+    selector_.emplace(info_, families_);
     return absl::OkStatus();
   }
 
@@ -198,12 +200,12 @@ class CudaDevice final : public Device {
     // A larger one fills the device by itself, and has kernels that are better at that.
     constexpr double kMostFlops = 2.0 * 512 * 512 * 256;
     KernelChoice choice;
-    choice.alone = Select(problem, info_, families_, options_.force_kernel).kernel;
+    choice.alone = selector_->Select(problem, options_.force_kernel).kernel;
     if (choice.alone.family == nullptr || FlopCount(problem) > kMostFlops) return choice;
     if (choice.alone.family->Groups(choice.alone.config)) {
       choice.grouped = choice.alone;
     } else if (options_.force_kernel.empty()) {
-      choice.grouped = SelectForGroup(problem, info_, families_);
+      choice.grouped = selector_->SelectForGroup(problem);
     }
     return choice;
   }
@@ -218,9 +220,9 @@ class CudaDevice final : public Device {
         const KernelChoice choice = lane.choices().Get(
             product.problem, [this](const Problem& problem) { return ChooseFor(problem); });
         if (choice.alone.family == nullptr) {
-          product.status = ErrorWithReason(
-              Reason::kUnsupported,
-              Select(product.problem, info_, families_, options_.force_kernel).reason);
+          product.status =
+              ErrorWithReason(Reason::kUnsupported,
+                              selector_->Select(product.problem, options_.force_kernel).reason);
           continue;
         }
         tasks.push_back({job.get(), &product, choice});
@@ -294,6 +296,7 @@ class CudaDevice final : public Device {
   const uint64_t memory_limit_bytes_;
   DeviceDescription description_;
   std::vector<const KernelFamily*> families_;
+  std::optional<Selector> selector_;
   std::vector<std::string> kernel_names_;
   PinnedMemory memory_;
   std::unique_ptr<CudaLane::Shared> shared_;

@@ -82,7 +82,7 @@ TEST_F(SelectTest, OrderOfFamiliesBreaksTies) {
 }
 
 TEST_F(SelectTest, ExplainsEveryCandidateInOrder) {
-  const Selection selection = Explain(kProblem, {}, families_);
+  const Selection selection = Selector({}, families_).Explain(kProblem);
   EXPECT_EQ(Chosen(selection), "b");
   ASSERT_EQ(selection.candidates.size(), 5u);
   EXPECT_EQ(selection.candidates[0].kernel.get().name, "a");
@@ -99,7 +99,7 @@ TEST_F(SelectTest, ForcedKernelsWinWhateverTheirTime) {
 }
 
 TEST_F(SelectTest, ForcedKernelsThatCannotRunAreNotReplaced) {
-  const Selection selection = Explain(kProblem, {}, families_, "never");
+  const Selection selection = Selector({}, families_).Explain(kProblem, "never");
   EXPECT_EQ(Chosen(selection), "");
   EXPECT_EQ(selection.reason, "never: it is only for squares");
   EXPECT_EQ(selection.candidates.size(), 1u);
@@ -152,7 +152,7 @@ TuningRow MeasuredRow(const Problem& problem, std::vector<MeasuredKernel> kernel
 TEST_F(SelectTest, AMeasuredRowOverrulesTheModel) {
   const std::array<TuningRow, 1> rows = {MeasuredRow(kProblem, {{"d", 4e6}, {"b", 9e6}})};
   const TuningTable table{90, 132, rows};
-  const Selection selection = Explain(kProblem, {}, families_, {}, table);
+  const Selection selection = Selector({}, families_, table).Explain(kProblem);
   EXPECT_EQ(Chosen(selection), "d");
   EXPECT_EQ(selection.reason, "measured");
   EXPECT_EQ(selection.row, &rows[0]);
@@ -178,6 +178,13 @@ TEST_F(SelectTest, WithoutAUsableRowTheModelDecides) {
   EXPECT_EQ(Chosen(selection), "b");
   EXPECT_EQ(selection.reason, "modelled");
   EXPECT_EQ(selection.row, nullptr);
+}
+
+TEST_F(SelectTest, RowsOfAnotherTypeSayNothing) {
+  std::array<TuningRow, 1> rows = {MeasuredRow(kProblem, {{"d", 1e6}})};
+  EXPECT_EQ(Chosen(Select(kProblem, {}, families_, {}, {90, 132, rows})), "d");
+  rows[0].dtype = DType::kF64;
+  EXPECT_EQ(Chosen(Select(kProblem, {}, families_, {}, {90, 132, rows})), "b");
 }
 
 TEST_F(SelectTest, ForcedKernelsAskNoTable) {
@@ -222,7 +229,8 @@ TEST_F(SelectTest, CorrectionsFadeWithDistance) {
       MeasuredRow(AlignedProduct(64, 64, 64), {{"a", 1.5e6}, {"b", 2e6}})};
   const TuningTable table{90, 132, rows};
   const auto seconds = [&](int64_t m) {
-    return Explain(AlignedProduct(m, 64, 64), {}, families_, {}, table)
+    return Selector({}, families_, table)
+        .Explain(AlignedProduct(m, 64, 64))
         .candidates[0]
         .corrected_seconds;
   };
@@ -239,7 +247,8 @@ TEST_F(SelectTest, NearRowsAreWeighedAgainstEachOther) {
       MeasuredRow(AlignedProduct(64, 64, 256), {{"b", 2e6}, {"a", 3e6}})};
   const TuningTable table{90, 132, rows};
   const auto seconds = [&](int64_t k) {
-    return Explain(AlignedProduct(64, 64, k), {}, families_, {}, table)
+    return Selector({}, families_, table)
+        .Explain(AlignedProduct(64, 64, k))
         .candidates[0]
         .corrected_seconds;
   };
@@ -252,7 +261,7 @@ TEST_F(SelectTest, NearRowsAreWeighedAgainstEachOther) {
 TEST_F(SelectTest, KernelsThatARowDoesNotNameWereSlowThere) {
   const std::array<TuningRow, 1> rows = {MeasuredRow(kProblem, {{"a", 2.5e6}})};
   const TuningTable table{90, 132, rows};
-  const Selection selection = Explain(kProblem, {}, families_, {}, table);
+  const Selection selection = Selector({}, families_, table).Explain(kProblem);
   EXPECT_EQ(Chosen(selection), "a");  // b and c, 2 s modelled, took more than 3.75 s
   EXPECT_EQ(selection.candidates[1].corrected_seconds, 0);
   // Where it could not run, the row says nothing of it.
@@ -352,11 +361,11 @@ TEST(SelectForGroupTest, TakesTheFastestOfTheClassThatGroups) {
   const std::array<const KernelFamily*, 1> families = {&family};
   const Problem problem = DenseProblem(DType::kF32, 64, 64, 512);
   EXPECT_EQ(Select(problem, {}, families).kernel.get().name, "split");
-  EXPECT_EQ(SelectForGroup(problem, {}, families).get().name, "split_group");
+  EXPECT_EQ(Selector({}, families).SelectForGroup(problem).get().name, "split_group");
   const FakeFamily alone({{"split", 1, "", kOtherClass},
                           {"sequential_group", 2, "", NumericsClass::kSequential, true}});
   const std::array<const KernelFamily*, 1> none = {&alone};
-  EXPECT_EQ(SelectForGroup(problem, {}, none).family, nullptr);
+  EXPECT_EQ(Selector({}, none).SelectForGroup(problem).family, nullptr);
 }
 
 }  // namespace

@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <limits>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "kernels/bench/measured_times.h"
 #include "kernels/registry.h"
@@ -88,46 +91,61 @@ TEST(TuningFor, PlacesRowsWhereTheirProductsAre) {
   }
 }
 
-TuningRow RowAt(int64_t m, int64_t k, std::string_view kernel, DType dtype = DType::kF32) {
-  TuningRow row{.dtype = dtype, .m = m, .n = 64, .k = k, .batch_count = 1};
-  row.place = PlaceOf(ProductOf(row));
-  row.kernels[0] = {kernel, 1};
-  return row;
+std::vector<size_t> NumbersOf(const NearPlaces& found) {
+  std::vector<size_t> numbers;
+  for (const NearPlaces::Near& near : found.span()) numbers.push_back(near.number);
+  return numbers;
 }
 
-std::vector<std::string_view> NamesOf(const NearRows& found) {
-  std::vector<std::string_view> names;
-  for (const NearRows::Near& near : found.span()) names.push_back(near.row->kernels[0].kernel);
-  return names;
+Places PlacesOf(const std::vector<Place>& all) {
+  Places places;
+  for (const Place& place : all) places.Add(place);
+  return places;
 }
 
-TEST(NearestRows, AreTheClosestOfTheTypeInOrder) {
-  const std::array<TuningRow, 4> rows = {RowAt(16, 64, "small"), RowAt(64, 64, "middle"),
-                                         RowAt(64, 4096, "deep"),
-                                         RowAt(64, 64, "f64", DType::kF64)};
-  const TuningTable table{90, 132, rows};
-  using Names = std::vector<std::string_view>;
+TEST(PlacesTest, TheNearestComeFirst) {
+  enum : size_t { kSmall, kMiddle, kDeep };
+  const Places places = PlacesOf({PlaceAt(16, 64, 64), PlaceAt(64, 64, 64), PlaceAt(64, 64, 4096)});
+  using Numbers = std::vector<size_t>;
   const auto nearest = [&](int64_t m, int64_t k) {
-    return NamesOf(NearestRows(table, Aligned(DenseProblem(DType::kF32, m, 64, k))));
+    return NumbersOf(places.Nearest(PlaceAt(m, 64, k)));
   };
-  EXPECT_EQ(nearest(64, 64), Names({"middle", "small"}));  // 6 octaves are too far
-  EXPECT_EQ(nearest(16, 64), Names({"small", "middle"}));
-  EXPECT_EQ(nearest(32, 64), Names({"small", "middle"}));  // a tie: the earlier first
-  EXPECT_EQ(nearest(64, 128), Names({"middle", "small", "deep"}));
-  EXPECT_EQ(nearest(int64_t{1} << 20, 64), Names());
-  EXPECT_EQ(NearestRows({}, Aligned(DenseProblem(DType::kF32, 1, 1, 1))).count, 0u);
+  EXPECT_EQ(nearest(64, 64), Numbers({kMiddle, kSmall}));  // 6 octaves are too far
+  EXPECT_EQ(nearest(16, 64), Numbers({kSmall, kMiddle}));
+  EXPECT_EQ(nearest(32, 64), Numbers({kSmall, kMiddle}));  // a tie: the earlier first
+  EXPECT_EQ(nearest(64, 128), Numbers({kMiddle, kSmall, kDeep}));
+  EXPECT_EQ(nearest(int64_t{1} << 20, 64), Numbers());
+  EXPECT_EQ(Places().Nearest(PlaceAt(1, 1, 1)).count, 0u);
 }
 
-TEST(NearestRows, KeepsTheNearestOfMany) {
-  std::vector<TuningRow> rows;
-  for (int64_t k = 64; k <= 188; k += 4) rows.push_back(RowAt(64, k, "k"));
-  const NearRows found =
-      NearestRows({90, 132, rows}, Aligned(DenseProblem(DType::kF32, 64, 64, 188)));
-  ASSERT_EQ(found.count, NearRows::kMost);
-  EXPECT_GE(found.near[0].row->k, 180);
-  for (size_t i = 1; i < found.count; ++i) {
-    EXPECT_GE(found.near[i].row->k, 140);
-    EXPECT_GE(found.near[i].squared_distance, found.near[i - 1].squared_distance);
+// All that is near in size and layout, by looking at each.
+TEST(PlacesTest, AreTheNearestOfAnyLayout) {
+  uint64_t state = 1;
+  const auto below = [&state](uint64_t limit) {
+    state = state * 6364136223846793005 + 1442695040888963407;
+    return static_cast<int16_t>((state >> 33) % limit);
+  };
+  const auto place = [&] {
+    return Place{below(200), below(200), below(200), below(64),
+                 static_cast<uint8_t>(below(kLayouts))};
+  };
+  std::vector<Place> all(1000);
+  std::generate(all.begin(), all.end(), place);
+  const Places places = PlacesOf(all);
+  for (int i = 0; i < 100; ++i) {
+    const Place at = place();
+    std::vector<std::pair<double, size_t>> expected;
+    for (size_t number = 0; number < all.size(); ++number) {
+      const double squared_distance = SquaredDistance(all[number], at);
+      if (squared_distance < 36) expected.emplace_back(squared_distance, number);
+    }
+    std::sort(expected.begin(), expected.end());
+    expected.resize(std::min(expected.size(), NearPlaces::kMost));
+    std::vector<std::pair<double, size_t>> found;
+    for (const NearPlaces::Near& near : places.Nearest(at).span()) {
+      found.emplace_back(near.squared_distance, near.number);
+    }
+    EXPECT_EQ(found, expected);
   }
 }
 
@@ -220,7 +238,7 @@ TEST(RecordedTable, HasTheRowsThatTheTextWouldHave) {
   EXPECT_EQ(rows[1].kernels[0].kernel, "new");
   EXPECT_EQ(rows[1].kernels[1].kernel, "");
   const Problem product = BenchProblem({4, 8, 8, 1, true}, DType::kF32);
-  EXPECT_EQ(NearestRows(recorded.table(), product).span()[0].squared_distance, 0);
+  EXPECT_EQ(SquaredDistance(rows[1].place, PlaceOf(product)), 0);
 }
 
 }  // namespace
