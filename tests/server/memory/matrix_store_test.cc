@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "server/reason.h"
+#include "tests/server/engine/fake_clock.h"
 
 namespace gemm {
 namespace {
@@ -21,15 +22,6 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 constexpr uint64_t kBudget = 1 << 20;
-
-class FakeClock final : public Clock {
- public:
-  absl::Time Now() const override { return absl::FromUnixMicros(micros_); }
-  void Advance(absl::Duration by) { micros_ += absl::ToInt64Microseconds(by); }
-
- private:
-  std::atomic<int64_t> micros_{1'000'000'000};
-};
 
 // Counts what is alive; holds no memory, which the store never touches.
 class FakeMatrix final : public DeviceMatrix {
