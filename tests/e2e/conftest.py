@@ -4,6 +4,7 @@ import contextlib
 
 import harness
 import matrix_calls
+import numpy as np
 import pytest
 
 
@@ -47,3 +48,12 @@ def stub(server):
     yield server.stub
     for name in matrix_calls.names(server.stub):
         matrix_calls.delete(server.stub, name)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """With the files of a product."""
+    np.save(tmp_path / "a.npy", harness.small_integers(1, 6, 9))
+    np.save(tmp_path / "b.npy", harness.small_integers(2, 9, 4))
+    np.save(tmp_path / "c.npy", harness.small_integers(3, 6, 4))
+    return tmp_path

@@ -11,8 +11,8 @@ import time
 import harness
 import numpy as np
 import pytest
+from gemmctl_calls import CALL_FAILED, UNUSABLE, Relay, assert_refused
 from harness import reals, small_integers
-from test_gemmctl import CALL_FAILED, UNUSABLE, Relay, assert_refused
 
 PANEL = 4 << 20  # within a host
 
