@@ -101,7 +101,8 @@ int main(int argc, char** argv) {
   app.add_flag("--no-table", flags.no_table, "choose by the cost model alone");
   app.add_flag("--unseen", flags.unseen,
                "regret --from: choose for each product without its own rows");
-  app.add_option("--shapes", flags.shapes, "list, deepbench, golden or random:SEED[:COUNT]");
+  app.add_option("--shapes", flags.shapes,
+                 "list, deepbench, golden, random:SEED[:COUNT] or spread:SEED[:COUNT]");
   app.add_option("--budget", flags.budget, "seconds after which no new shape is begun");
   app.add_option("--shape-seconds", flags.shape_seconds, "seconds of replays for each shape");
   app.add_option("--json", flags.json, "write JSON lines to this file");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 #include "kernels/bench/random_value.h"
 
@@ -92,6 +93,34 @@ BenchShape RandomShape(Dice* dice, int kind) {
   const int64_t batch_count = dice->Size(2, 64);
   if (dice->Below(8) == 0 && Elements(shape) < 1e6) shape.batch_count = batch_count;
   return shape;
+}
+
+BenchShape SpreadShape(Dice* dice, bool short_k) {
+  BenchShape shape;
+  shape.m = dice->Size(1, 8192);
+  shape.n = dice->Size(1, 8192);
+  shape.k = short_k ? dice->Size(1, 64) : dice->Size(16, 16384);
+  const int64_t granules[] = {1, 1, 4, 8};
+  const int64_t granule = granules[dice->Below(4)];
+  for (int64_t* size : {&shape.m, &shape.n, &shape.k}) {
+    if (*size > granule) *size = (*size + granule - 1) / granule * granule;
+  }
+  shape.transpose_a = dice->Below(4) == 0;
+  shape.transpose_b = dice->Below(4) == 0;
+  return shape;
+}
+
+// The first `count` that `next` gives, by their index, of those that a run has time and room for.
+template <typename Next>
+std::vector<BenchShape> Affordable(int count, Next next) {
+  std::vector<BenchShape> shapes;
+  while (static_cast<int>(shapes.size()) < count) {
+    const BenchShape shape = next(static_cast<int>(shapes.size()));
+    if (FlopCount(BenchProblem(shape, DType::kF32)) > kMaxRandomFlops) continue;
+    if (Elements(shape) > kMaxRandomElements) continue;
+    shapes.push_back(shape);
+  }
+  return shapes;
 }
 
 std::vector<BenchShape> FromWords(std::span<const std::string> words, std::string* fault) {
@@ -202,14 +231,12 @@ std::vector<BenchShape> DeepBenchShapes() {
 
 std::vector<BenchShape> RandomShapes(uint64_t seed, int count) {
   Dice dice(seed);
-  std::vector<BenchShape> shapes;
-  while (static_cast<int>(shapes.size()) < count) {
-    const BenchShape shape = RandomShape(&dice, static_cast<int>(shapes.size() % 3));
-    if (FlopCount(BenchProblem(shape, DType::kF32)) > kMaxRandomFlops) continue;
-    if (Elements(shape) > kMaxRandomElements) continue;
-    shapes.push_back(shape);
-  }
-  return shapes;
+  return Affordable(count, [&dice](int index) { return RandomShape(&dice, index % 3); });
+}
+
+std::vector<BenchShape> SpreadShapes(uint64_t seed, int count) {
+  Dice dice(seed);
+  return Affordable(count, [&dice](int index) { return SpreadShape(&dice, index % 3 == 0); });
 }
 
 std::vector<BenchShape> GoldenShapes() {
@@ -261,16 +288,19 @@ std::vector<BenchShape> ReadShapes(const std::string& list, std::span<const std:
   if (list == "list") return TargetShapes();
   if (list == "deepbench") return DeepBenchShapes();
   if (list == "golden") return GoldenShapes();
-  constexpr std::string_view kRandom = "random:";
-  if (list.starts_with(kRandom)) {
-    const std::string_view rest = std::string_view(list).substr(kRandom.size());
+  using std::literals::string_view_literals::operator""sv;
+  for (const auto& [name, shapes] :
+       {std::pair("random:"sv, &RandomShapes), std::pair("spread:"sv, &SpreadShapes)}) {
+    if (!list.starts_with(name)) continue;
+    const std::string_view rest = std::string_view(list).substr(name.size());
     const size_t colon = rest.find(':');
     const auto seed = Number(rest.substr(0, colon));
     const auto count = colon == std::string_view::npos ? std::optional<int64_t>(kRandomCount)
                                                        : Number(rest.substr(colon + 1));
-    if (seed && count) return RandomShapes(static_cast<uint64_t>(*seed), static_cast<int>(*count));
+    if (seed && count) return shapes(static_cast<uint64_t>(*seed), static_cast<int>(*count));
   }
-  *fault = "--shapes is '" + list + "'; take list, deepbench, golden, random:SEED[:COUNT]";
+  *fault = "--shapes is '" + list +
+           "'; take list, deepbench, golden, random:SEED[:COUNT], spread:SEED[:COUNT]";
   return {};
 }
 

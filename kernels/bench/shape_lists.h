@@ -39,11 +39,15 @@ std::vector<BenchShape> DeepBenchShapes();
 // Shapes that nobody chose: a third near square, a third with one thin side, a third of any sizes,
 // with transposes and a few batches. The same seed gives the same shapes.
 std::vector<BenchShape> RandomShapes(uint64_t seed, int count);
+// Others that nobody chose, spread more evenly: m and n of any octave up to 8192, k of any up to
+// 16384 or, of a third, up to 64; half of them in multiples of 4 or 8.
+std::vector<BenchShape> SpreadShapes(uint64_t seed, int count);
 // What the golden file of choices holds.
 std::vector<BenchShape> GoldenShapes();
 
-// "list", "deepbench", "golden", "random:SEED" or "random:SEED:COUNT"; or the words that each name
-// one shape, or three numbers m n k. Nothing and a reason in `fault` when they say neither.
+// "list", "deepbench", "golden", "random:SEED", "spread:SEED" or either with ":COUNT"; or the words
+// that each name one shape, or three numbers m n k. Nothing and a reason in `fault` when they say
+// neither.
 std::vector<BenchShape> ReadShapes(const std::string& list, std::span<const std::string> words,
                                    std::string* fault);
 

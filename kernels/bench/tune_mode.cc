@@ -24,8 +24,10 @@ constexpr double kMaxElements = 3e8;
 // Seeds that are tuned on, so that others can judge.
 constexpr uint64_t kSeed = 1001;
 constexpr uint64_t kAlignedSeed = 1002;
+constexpr uint64_t kSpreadSeed = 1003;
 constexpr int kRandom = 320;
 constexpr int kAlignedRandom = 80;
+constexpr int kSpread = 240;
 
 // What is measured, what matters most first: a spent budget cuts it short from the end.
 class Products {
@@ -70,6 +72,7 @@ class Products {
       }
       Add(shape);
     }
+    for (const BenchShape& shape : SpreadShapes(kSpreadSeed, kSpread)) Add(shape);
   }
 
   void Grid() {

@@ -71,7 +71,8 @@ TEST(BenchShapes, WordsAreThreeNumbersOrShapes) {
   fault.clear();
   EXPECT_TRUE(ReadShapes("list", shapes, &fault).empty());
   EXPECT_NE(fault, "");
-  for (const char* list : {"lists", "random", "random:", "random:x", "random:1:", "random:1:x"}) {
+  for (const char* list :
+       {"lists", "random", "random:", "random:x", "random:1:", "random:1:x", "spread:"}) {
     fault.clear();
     EXPECT_TRUE(ReadShapes(list, {}, &fault).empty()) << list;
     EXPECT_NE(fault, "") << list;
@@ -79,7 +80,8 @@ TEST(BenchShapes, WordsAreThreeNumbersOrShapes) {
 }
 
 TEST(BenchShapes, ListsAreValidAndWithoutRepeats) {
-  for (const char* list : {"list", "deepbench", "golden", "random:1", "random:2:200"}) {
+  for (const char* list :
+       {"list", "deepbench", "golden", "random:1", "random:2:200", "spread:1:200"}) {
     std::string fault;
     const std::vector<BenchShape> shapes = ReadShapes(list, {}, &fault);
     EXPECT_EQ(fault, "") << list;
@@ -99,6 +101,20 @@ TEST(BenchShapes, RandomOnesDependOnTheSeedAlone) {
   const std::vector<BenchShape> few = RandomShapes(5, 10);
   const std::vector<BenchShape> many = RandomShapes(5, 40);
   EXPECT_TRUE(std::equal(few.begin(), few.end(), many.begin()));
+}
+
+// Every kind of product that a kernel may be the fastest for is among them.
+TEST(BenchShapes, SpreadOnesHaveShortSumsThinSidesAndAlignedRows) {
+  const std::vector<BenchShape> shapes = SpreadShapes(5, 240);
+  const auto count = [&shapes](auto is) { return std::count_if(shapes.begin(), shapes.end(), is); };
+  EXPECT_GT(count([](const BenchShape& s) { return s.k <= 16; }), 40);
+  EXPECT_GT(count([](const BenchShape& s) { return s.k >= 1024; }), 40);
+  EXPECT_GT(count([](const BenchShape& s) { return std::min(s.m, s.n) <= 8; }), 40);
+  EXPECT_GT(count([](const BenchShape& s) { return std::min(s.m, s.n) >= 256; }), 20);
+  EXPECT_GT(count([](const BenchShape& s) { return s.n % 4 != 0; }), 60);
+  EXPECT_GT(count([](const BenchShape& s) { return s.n % 8 == 0; }), 30);
+  EXPECT_GT(count([](const BenchShape& s) { return s.n % 8 == 4; }), 20);
+  EXPECT_GT(count([](const BenchShape& s) { return s.transpose_a && s.transpose_b; }), 5);
 }
 
 const Claim& Find(std::string_view part) {
