@@ -228,13 +228,9 @@ Selection Selector::Explain(const Problem& problem, std::string_view forced) con
   return selection;
 }
 
-KernelRef Selector::SelectForGroup(const Problem& problem) const {
-  Class numerics;
-  if (ReadsAB(problem)) {
-    const Selection first = Fastest(Canonical(problem), std::nullopt);
-    if (first.kernel.family == nullptr) return {};
-    numerics = first.kernel.get().numerics;
-  }
+KernelRef Selector::SelectForGroup(const Problem& problem, const KernelRef& alone) const {
+  // Without a product any class has the same bits.
+  const Class numerics = ReadsAB(problem) ? Class(alone.get().numerics) : std::nullopt;
   KernelRef best;
   double least_seconds = 0;
   for (const KernelRef& kernel : TypeOf(problem).kernels) {

@@ -69,10 +69,9 @@ class Selector {
   // The same choice, with every candidate's verdict.
   Selection Explain(const Problem& problem, std::string_view forced = {}) const;
   // The configuration that runs the product in a launch with others (KernelFamily::Groups), in the
-  // class that Select gives it: with the bits that it has alone. The fastest by the model where
-  // there are several; null where there is none. Which products are worth it is for the caller to
-  // say.
-  KernelRef SelectForGroup(const Problem& problem) const;
+  // class of `alone`, which Select gave: with the same bits. The fastest by the model where there
+  // are several; null where there is none. Which products are worth it is for the caller to say.
+  KernelRef SelectForGroup(const Problem& problem, const KernelRef& alone) const;
 
  private:
   using Class = std::optional<NumericsClass>;

@@ -173,7 +173,7 @@ cudaError_t Measure(Session& session, const Flags& flags, const Mixed& mix, int*
     // --kernel: that one for all.
     KernelRef kernel = selection.kernel;
     if (flags.kernel.empty()) {
-      kernel = session.selector().SelectForGroup(mix.problems[i]);
+      kernel = session.selector().SelectForGroup(mix.problems[i], selection.kernel);
       if (kernel.family == nullptr) kernel = selection.kernel;
     }
     GEMM_RETURN_IF_CUDA_ERROR(alone.Add(kernel, mix.problems, sets, {i}, device));

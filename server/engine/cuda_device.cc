@@ -205,7 +205,7 @@ class CudaDevice final : public Device {
     if (choice.alone.family->Groups(choice.alone.config)) {
       choice.grouped = choice.alone;
     } else if (options_.force_kernel.empty()) {
-      choice.grouped = selector_->SelectForGroup(problem);
+      choice.grouped = selector_->SelectForGroup(problem, choice.alone);
     }
     return choice;
   }

@@ -350,6 +350,11 @@ TEST(SelectClass, GivesWayWhereNoKernelOfItIsLegal) {
   EXPECT_EQ(Select(problem, {}, families).kernel.get().name, "sequential");
 }
 
+KernelRef Grouped(const Problem& problem, std::span<const KernelFamily* const> families) {
+  const Selector selector({}, families);
+  return selector.SelectForGroup(problem, selector.Select(problem).kernel);
+}
+
 // A product in a group has the bits that it has alone: the class that Select settles on, though not
 // its kernel.
 TEST(SelectForGroupTest, TakesTheFastestOfTheClassThatGroups) {
@@ -361,11 +366,13 @@ TEST(SelectForGroupTest, TakesTheFastestOfTheClassThatGroups) {
   const std::array<const KernelFamily*, 1> families = {&family};
   const Problem problem = DenseProblem(DType::kF32, 64, 64, 512);
   EXPECT_EQ(Select(problem, {}, families).kernel.get().name, "split");
-  EXPECT_EQ(Selector({}, families).SelectForGroup(problem).get().name, "split_group");
+  EXPECT_EQ(Grouped(problem, families).get().name, "split_group");
   const FakeFamily alone({{"split", 1, "", kOtherClass},
                           {"sequential_group", 2, "", NumericsClass::kSequential, true}});
   const std::array<const KernelFamily*, 1> none = {&alone};
-  EXPECT_EQ(Selector({}, none).SelectForGroup(problem).family, nullptr);
+  EXPECT_EQ(Grouped(problem, none).family, nullptr);
+  // Without a sum there is no class to keep to.
+  EXPECT_EQ(Grouped(DenseProblem(DType::kF32, 64, 64, 0), none).get().name, "sequential_group");
 }
 
 }  // namespace
