@@ -18,7 +18,6 @@ constexpr RungInfo kRungs[] = {
     {Rung::kTiled32, "tiled 32", "tiled_f32_32x32x32", PerByte(32, 32), PerByte(1, 1)},
     {Rung::kCached4x4, "cache-blocked 4x4", "cached_f32_4x4", PerByte(4, 4), PerByte(4, 4)},
     {Rung::kCached8x4, "cache-blocked 8x4", "cached_f32_8x4", PerByte(8, 4), PerByte(8, 4)},
-    {Rung::kCached4x8, "cache-blocked 4x8", "cached_f32_4x8", PerByte(4, 8), PerByte(4, 8)},
     {Rung::kCached8x8, "cache-blocked 8x8", "cached_f32_8x8", PerByte(8, 8), PerByte(8, 8)},
     {Rung::kBlocked1d, "1-D blocks, 8 a thread", "blocked1d_f32_64x64x8", PerByte(64, 64),
      PerByte(8, 1)},
@@ -116,7 +115,7 @@ std::optional<double> ValueOf(const Claim& claim, const LadderTimes& times, doub
           Quotient(speed(claim.rung, claim.base_size), speed(claim.base, claim.base_size)));
     case Quantity::kBestOfSweep: {
       std::optional<double> other;
-      for (Rung rung : {Rung::kCached4x4, Rung::kCached8x4, Rung::kCached4x8}) {
+      for (Rung rung : {Rung::kCached4x4, Rung::kCached8x4}) {
         other = std::max(other, speed(rung, claim.size));
       }
       return Quotient(speed(claim.rung, claim.size), other);

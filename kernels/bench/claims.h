@@ -22,7 +22,6 @@ enum class Rung : uint8_t {
   kTiled32,
   kCached4x4,
   kCached8x4,
-  kCached4x8,
   kCached8x8,
   kBlocked1d,
   kRegister4x4,
