@@ -25,8 +25,8 @@ std::string_view NameOf(NumericsClass numerics) {
 std::span<const KernelFamily* const> Families() {
   static const KernelFamily* const kFamilies[] = {
       &SkinnyFamily(), &SlicedFamily(), &PipelinedFamily(), &UnpackedFamily(),  &StreamKFamily(),
-      &SmallFamily(),  &DenseFamily(),  &RegisterFamily(),  &Blocked1dFamily(), &CachedFamily(),
-      &TiledFamily(),  &NaiveFamily(),  &ReferenceFamily(),
+      &SmallFamily(),  &OuterFamily(),  &DenseFamily(),     &RegisterFamily(),  &Blocked1dFamily(),
+      &CachedFamily(), &TiledFamily(),  &NaiveFamily(),     &ReferenceFamily(),
   };
   return kFamilies;
 }

@@ -183,7 +183,22 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
   // Matrices without gaps, enough of them for grids of 12 columns a thread.
   cases.Add("dense", 100, 100, 37, 140, {.beta = 1, .alignment_bytes = 256});
   cases.Add("dense", 61, 257, 37, 140, {.alpha = 2}, {Fill::kIntegers});
+  // Short sums: few products that are neighbours in memory, and more columns than a warp has lanes.
+  AddTransposes(cases, 21, 135, 3);
   if (!full) return cases.Take();
+
+  // Short sums into results of all sizes, for every tile of the outer family.
+  for (int which = 0; which < 4; ++which) {
+    const bool a = (which & 1) != 0;
+    const bool b = (which & 2) != 0;
+    cases.Add("outer", 517, 1969, 51, 1, {.transpose_a = a, .transpose_b = b});
+    cases.Add("outer", 1147, 1022, 39, 1,
+              {.transpose_a = a, .transpose_b = b, .padding = 1, .alpha = 2, .beta = -1});
+    cases.Add("outer", 1001, 3003, 2, 2, {.transpose_a = a, .transpose_b = b});
+  }
+  cases.Add("outer", 350, 2531, 21, 1, {.transpose_b = true});
+  cases.Add("outer", 800, 1659, 63, 1, {.beta = 1});
+  cases.Add("outer", 800, 1664, 1, 2, {.beta = 1, .c_is_d = true, .alignment_bytes = 256});
 
   // k of more stages than there is room for, and rows that more than one block has.
   cases.Add("dense", 128, 257, 253, 66, {.alpha = 2});

@@ -14,6 +14,7 @@ const KernelFamily& StreamKFamily();
 const KernelFamily& SkinnyFamily();
 const KernelFamily& DenseFamily();
 const KernelFamily& SmallFamily();
+const KernelFamily& OuterFamily();
 const KernelFamily& RegisterFamily();
 const KernelFamily& Blocked1dFamily();
 const KernelFamily& CachedFamily();

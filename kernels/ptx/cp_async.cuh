@@ -15,6 +15,11 @@ __device__ __forceinline__ void CopyAsync4(uint32_t to, const float* from, uint3
                : "memory");
 }
 
+// All 4 bytes, which takes fewer instructions.
+__device__ __forceinline__ void CopyAsync4(uint32_t to, const float* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+}
+
 // Past the L1 cache. Both addresses are 16-byte aligned.
 __device__ __forceinline__ void CopyAsync16(uint32_t to, const float* from, uint32_t bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)

@@ -13,6 +13,7 @@
 #include "kernels/bench/shape_lists.h"
 #include "kernels/bench/shapes.h"
 #include "kernels/families/dense_choice.h"
+#include "kernels/families/outer_tiles.h"
 #include "kernels/families/simt_family.h"
 #include "kernels/families/small_shapes.h"
 #include "kernels/families/sum_order.h"
@@ -56,8 +57,8 @@ TEST(Families, RunEveryCheckedCaseOfTheirTypeAndClassAlone) {
     for (const CheckCase& check_case : CheckCases(dtype, CaseSet::kFull)) {
       bool streamed = false;
       ForEachKernel(dtype, [&](const KernelFamily& family, int config) {
-        // Sequential kernels run everything, but for matrices with gaps; the others what is summed
-        // in their order.
+        // Sequential kernels run everything, but for matrices with gaps and long sums; the others
+        // what is summed in their order.
         const NumericsClass numerics = family.configs()[config].numerics;
         bool runs = MayBeSummed(check_case.problem, numerics);
         if (numerics == NumericsClass::kStreamK) {
@@ -66,6 +67,9 @@ TEST(Families, RunEveryCheckedCaseOfTheirTypeAndClassAlone) {
           streamed = streamed || runs;
         }
         if (&family == &DenseFamily()) runs = WhyNotDense(check_case.problem, 132).empty();
+        if (&family == &OuterFamily()) {
+          runs = check_case.problem.k <= kOuterDepth || !ReadsAB(check_case.problem);
+        }
         EXPECT_EQ(family.WhyNot(check_case.problem, H200(), config).empty(), runs)
             << family.configs()[config].name << ": " << check_case.name;
         if (!runs) return;
@@ -266,6 +270,76 @@ TEST(DenseGrids, AreReachedByTheChecks) {
     }
     EXPECT_EQ(shapes.size(), std::size(kDenseShapes));
   }
+}
+
+TEST(OuterTiles, AreReachedByTheChecks) {
+  for (CaseSet set : {CaseSet::kQuick, CaseSet::kFull}) {
+    std::set<int> tiles;
+    std::set<bool> shifts;
+    for (const CheckCase& check_case : CheckCases(DType::kF32, set)) {
+      if (!WhyNotOuter(check_case.problem, H200()).empty()) continue;
+      const int tile = BestOuterTile({&check_case.problem, 1}, H200());
+      tiles.insert(tile);
+      shifts.insert(ShiftsOuter(check_case.problem, kOuterTiles[tile]));
+    }
+    EXPECT_GE(static_cast<int>(tiles.size()), set == CaseSet::kQuick ? 3 : kOuterTileCount);
+    EXPECT_EQ(shifts.size(), 2u);
+  }
+}
+
+TEST(OuterTiles, CoverEveryColumnWhereverRowsBegin) {
+  for (const OuterTile& tile : kOuterTiles) {
+    int shifted = 0;
+    for (int64_t n = 1; n <= 3000; ++n) {
+      const Problem problem = DenseProblem(DType::kF32, 100, n, 7);
+      const int64_t covered = OuterTilesAlong(problem, tile) * tile.tile_n();
+      const bool shifts = ShiftsOuter(problem, tile);
+      shifted += shifts ? 1 : 0;
+      EXPECT_GE(covered, n + (shifts ? kOuterSector - 1 : 0));
+      EXPECT_LT(covered - tile.tile_n(), n + kOuterSector - 1);
+    }
+    EXPECT_GT(shifted, 2500);
+    for (int64_t k : {0, 1, 63, 64}) {
+      EXPECT_LE(kOuterPlaces * (tile.shared_bytes(k) + 1024),
+                static_cast<int64_t>(H200().shared_bytes_per_multiprocessor));
+    }
+    EXPECT_LE(tile.shared_bytes(kOuterDepth), static_cast<int64_t>(H200().shared_bytes_per_block));
+  }
+}
+
+TEST(OuterTiles, ShiftRowsThatDoNotBeginAtSectors) {
+  const auto shifts = [](auto change) {
+    Problem problem = DenseProblem(DType::kF32, 100, 200, 7, 2);
+    problem.d.alignment_bytes = 32;
+    change(problem);
+    return ShiftsOuter(problem, kOuterTiles[kOuterTileCount - 1]);
+  };
+  EXPECT_FALSE(shifts([](Problem& /*p*/) {}));
+  EXPECT_TRUE(shifts([](Problem& p) { p.d.alignment_bytes = 16; }));
+  EXPECT_TRUE(shifts([](Problem& p) { p.d.ld += 4; }));
+  EXPECT_TRUE(shifts([](Problem& p) { p.d.batch_stride += 4; }));
+  EXPECT_FALSE(shifts([](Problem& p) { p.d.batch_stride += 4, p.batch_count = 1; }));
+  // Another tile for a few columns: only beside many.
+  EXPECT_FALSE(shifts([](Problem& p) { p.d.ld += 4, p.n = 256; }));
+  EXPECT_TRUE(shifts([](Problem& p) { p.d.ld += 4, p.n = 2560; }));
+}
+
+TEST(OuterTiles, TakeShortSums) {
+  const auto why_not = [](auto change) {
+    Problem problem = DenseProblem(DType::kF32, 1000, 2000, kOuterDepth, 3);
+    change(problem);
+    return WhyNotOuter(problem, H200());
+  };
+  EXPECT_EQ(why_not([](Problem& /*p*/) {}), "");
+  EXPECT_NE(why_not([](Problem& p) { p.k += 1; }), "");
+  EXPECT_EQ(why_not([](Problem& p) { p.k += 1, p.alpha = 0; }), "");
+  EXPECT_NE(why_not([](Problem& p) { p.dtype = DType::kF64; }), "");
+  EXPECT_NE(why_not([](Problem& p) { p.batch_count = int64_t{1} << 31; }), "");
+  DeviceInfo little = H200();
+  little.shared_bytes_per_block = size_t{99} << 10;
+  const Problem problem = DenseProblem(DType::kF32, 1000, 2000, kOuterDepth);
+  EXPECT_NE(WhyNotOuter(problem, little), "");
+  EXPECT_EQ(WhyNotOuter(DenseProblem(DType::kF32, 1000, 2000, 64), little), "");
 }
 
 // Chunks cost workspace; large batches go in rounds instead of growing it.
@@ -590,6 +664,9 @@ TEST(Model, ChoicesAreTheseUntilMeasuredOtherwise) {
       {DType::kF32, 128, 4096, 4096, 1, "sliced_f32_sm90_64x64x64_s3_chunks"},
       {DType::kF32, 64, 64, 65536, 1, "skinny_f32_sm90_clusters"},
       {DType::kF32, 8192, 8192, 64, 1, "unpacked_f32_sm90_128x128x32_s3"},
+      {DType::kF32, 1148, 1022, 39, 1, "outer_f32"},
+      {DType::kF32, 350, 2531, 21, 1, "outer_f32"},
+      {DType::kF32, 5223, 5644, 1, 1, "outer_f32"},
       {DType::kF32, 6144, 4, 2048, 1, "skinny_f32_sm90_clusters"},
       {DType::kF32, 64, 64, 64, 256, "small_f32"},
       {DType::kF32, 4096, 1, 4096, 1, "skinny_f32_sm90_clusters"},

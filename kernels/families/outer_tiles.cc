@@ -1,0 +1,100 @@
+#include "kernels/families/outer_tiles.h"
+
+#include <algorithm>
+
+#include "kernels/families/cost_model.h"
+#include "kernels/families/sum_order.h"
+
+namespace gemm {
+namespace {
+
+constexpr int64_t kMostTiles = (int64_t{1} << 31) - 1;  // of a launch
+
+// For the cost model, by tile: NVIDIA H200, 2026-11-30, by least squares.
+struct Cost {
+  double math;
+  double lone;
+  double result;
+  double start_seconds;
+};
+constexpr Cost kCosts[kOuterTileCount] = {
+    {0.388, 0.445, 0.65, 1.86e-6}, {0.516, 0.449, 0.88, 2.07e-6}, {0.570, 0.555, 0.88, 2.19e-6},
+    {0.635, 0.510, 0.99, 2.22e-6}, {0.552, 0.474, 1.01, 2.27e-6},
+};
+
+int64_t DepthOf(const Problem& problem) { return ReadsAB(problem) ? problem.k : 0; }
+
+bool RowsBeginAtSectors(const Problem& problem) {
+  constexpr int kBytes = kOuterSector * static_cast<int>(sizeof(float));
+  return problem.d.alignment_bytes % kBytes == 0 && problem.d.ld % kOuterSector == 0 &&
+         (problem.batch_count == 1 || problem.d.batch_stride % kOuterSector == 0);
+}
+
+// What a row covers where its tiles begin up to a sector further left.
+int64_t ShiftedColumns(const Problem& problem) { return problem.n + kOuterSector - 1; }
+
+}  // namespace
+
+std::string WhyNotOuter(const Problem& problem, const DeviceInfo& device) {
+  if (problem.dtype != DType::kF32) {
+    return "computes f32, not " + std::string(NameOf(problem.dtype));
+  }
+  const int64_t k = DepthOf(problem);
+  if (k > kOuterDepth) {
+    return "k is " + std::to_string(k) + ", more than " + std::to_string(kOuterDepth);
+  }
+  const OuterTile& largest = kOuterTiles[kOuterTileCount - 1];
+  if (largest.shared_bytes(k) > static_cast<int64_t>(device.shared_bytes_per_block)) {
+    return "needs more shared memory than a block of the device can have";
+  }
+  const OuterTile& smallest = kOuterTiles[0];
+  int64_t tiles = TilesOf(problem.m, smallest.tile_m());
+  if (__builtin_mul_overflow(tiles, TilesOf(ShiftedColumns(problem), smallest.tile_n()), &tiles) ||
+      __builtin_mul_overflow(tiles, problem.batch_count, &tiles) || tiles > kMostTiles) {
+    return "D has more than 2^31 - 1 tiles";
+  }
+  return {};
+}
+
+bool ShiftsOuter(const Problem& problem, const OuterTile& tile) {
+  constexpr int64_t kMany = 16;
+  const int64_t tiles = TilesOf(problem.n, tile.tile_n());
+  return !RowsBeginAtSectors(problem) &&
+         (tiles >= kMany || TilesOf(ShiftedColumns(problem), tile.tile_n()) == tiles);
+}
+
+int64_t OuterTilesAlong(const Problem& problem, const OuterTile& tile) {
+  return TilesOf(ShiftsOuter(problem, tile) ? ShiftedColumns(problem) : problem.n, tile.tile_n());
+}
+
+double OuterSeconds(const Problem& problem, const DeviceInfo& device, int tile) {
+  const Cost& cost = kCosts[tile];
+  const OuterTile& t = kOuterTiles[tile];
+  Problem covered = problem;  // the columns of whole tiles
+  covered.n = OuterTilesAlong(problem, t) * t.tile_n();
+  const TileCost tiles{.tile_m = t.tile_m(),
+                       .tile_n = t.tile_n(),
+                       .math_fraction = cost.math,
+                       .lone_fraction = cost.lone,
+                       .together = kOuterPlaces};
+  return cost.start_seconds + ModelTileSeconds(covered, device, tiles) -
+         ModelResultSeconds(covered, device) + ModelResultSeconds(problem, device) / cost.result;
+}
+
+int BestOuterTile(std::span<const Problem> problems, const DeviceInfo& device) {
+  int best = 0;
+  double least = 0;
+  for (int tile = 0; tile < kOuterTileCount; ++tile) {
+    double seconds = 0;
+    for (const Problem& problem : problems) {
+      if (!IsEmpty(problem)) seconds += OuterSeconds(problem, device, tile);
+    }
+    if (tile == 0 || seconds < least) {
+      best = tile;
+      least = seconds;
+    }
+  }
+  return best;
+}
+
+}  // namespace gemm
