@@ -39,8 +39,7 @@ using FfmaFunction = void (*)(CUtensorMap map_a, CUtensorMap map_b, FfmaGemm gem
 // Which operands are packed of those that the copy engine cannot fetch.
 enum class FfmaPacking : uint8_t {
   kAll,
-  kWherePays,  // those whose copies by threads would take longer, and one of two if A would be
-               // copied and B transposed, for which there are no kernels
+  kWherePays,  // those whose copies by threads would take longer
   kNone,
 };
 

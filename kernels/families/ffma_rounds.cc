@@ -91,8 +91,8 @@ double FfmaRounds::copy_slots() const {
 }
 
 // Packs the operands for which a trip through memory, and a launch, take less time than threads
-// that copy them all along; and one where A would be copied and B transposed, both transposed as
-// they lie and A not aligned: that is rare, and would take a ninth of the family's kernels.
+// that copy them all along. There are no kernels for an A that threads copy beside a B by boxes,
+// which takes an A transposed and only one of them aligned: then threads copy B too.
 void FfmaRounds::PackWhatPays() {
   constexpr double kLaunchSeconds = 1.5e-6;
   constexpr double kBytesPerSecond = 3.8e12;
@@ -103,18 +103,20 @@ void FfmaRounds::PackWhatPays() {
     return 2 * sizeof(float) * static_cast<double>(side.outer) * static_cast<double>(depth_) *
            static_cast<double>(problem_.batch_count) / kBytesPerSecond;
   };
-  const bool no_kernel = a.feed == FfmaFeed::kCopying && b.feed == FfmaFeed::kTransposing;
-  double least = no_kernel ? std::numeric_limits<double>::infinity()
-                           : copy_slots() * FlopCount(problem_) / kFlopsPerSecond;
+  double least = std::numeric_limits<double>::infinity();
   Side best_a = a;
   Side best_b = b;
-  for (int packed = 1; packed < 4; ++packed) {
+  for (int packed = 0; packed < 4; ++packed) {
     const bool pack_a = (packed & 1) != 0;
     const bool pack_b = (packed & 2) != 0;
     if ((pack_a && a.feed == FfmaFeed::kBoxes) || (pack_b && b.feed == FfmaFeed::kBoxes)) continue;
     a_ = pack_a ? Packed(a, config_.shape.tile_m()) : a;
     b_ = pack_b ? Packed(b, config_.shape.tile_n()) : b;
-    const double seconds = kLaunchSeconds + (pack_a ? packing_seconds(a) : 0) +
+    if (a_.feed == FfmaFeed::kCopying && b_.feed == FfmaFeed::kBoxes) {
+      if (pack_b) continue;
+      b_.feed = FfmaFeed::kCopying;
+    }
+    const double seconds = (packed != 0 ? kLaunchSeconds : 0) + (pack_a ? packing_seconds(a) : 0) +
                            (pack_b ? packing_seconds(b) : 0) +
                            copy_slots() * FlopCount(problem_) / kFlopsPerSecond;
     if (seconds >= least) continue;

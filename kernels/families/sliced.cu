@@ -111,21 +111,20 @@ __global__ void __launch_bounds__(kTiles[kTile].shape.threads(), kTiles[kTile].s
   constexpr FfmaShape kShape = kTiles[kTile].shape;
   // What a thread remembers to see to both operands. A spilled register, wherever it is, makes
   // ptxas put the loop's operands where every second multiply-add waits for a bank of the register
-  // file, not every seventh.
+  // file, not every seventh. With 8 x 16 results consumers need what producers can spare.
   constexpr bool kBoth = kFeedA != 0 && kFeedB != 0;
-  constexpr bool kMore = kBoth;
-  constexpr int kProducer = kShape.blocks == 2 && kMore ? 48 : 40;
+  constexpr int kProducer = kShape.blocks == 2 && (kBoth || kShape.columns < 16) ? 48 : 40;
   constexpr int kConsumer = (kShape.blocks == 2 ? 256 : 160) - kProducer;
   FfmaMultiply<FfmaKernel{kShape, static_cast<FfmaFeed>(kFeedA), static_cast<FfmaFeed>(kFeedB)},
                FfmaOnePiece, kConsumer, kProducer>(g, &map_a, &map_b);
 }
 
-// All but A copied and B transposed by threads: see FfmaRounds.
+// All but A copied by threads and B by boxes: see FfmaRounds.
 template <int kTile>
 constexpr FfmaFunctions ByFeed() {
   return {{{&Sliced<kTile, 0, 0>, &Sliced<kTile, 0, 1>, &Sliced<kTile, 0, 2>},
            {&Sliced<kTile, 1, 0>, &Sliced<kTile, 1, 1>, &Sliced<kTile, 1, 2>},
-           {&Sliced<kTile, 2, 0>, nullptr, &Sliced<kTile, 2, 2>}},
+           {nullptr, &Sliced<kTile, 2, 1>, &Sliced<kTile, 2, 2>}},
           FfmaPacking::kWherePays};
 }
 

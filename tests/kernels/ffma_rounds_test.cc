@@ -157,19 +157,23 @@ TEST_P(FfmaRoundsTest, PackOnlyWhatMustBe) {
   EXPECT_EQ(FfmaRounds(problem, kStreamed, packing()).workspace_bytes(), 0u);
 }
 
-// There is no kernel that copies A and transposes B.
-TEST(FfmaRounds, PackOneOfTwoThatAreTransposedAndRagged) {
-  for (int64_t size : {65, 333, 1023}) {
-    Problem problem = DenseProblem(DType::kF32, size, size, size);
-    for (const bool transpose_a : {false, true}) {
-      for (const bool transpose_b : {false, true}) {
-        problem.a.transposed = transpose_a;
-        problem.b.transposed = transpose_b;
-        const FfmaRound round = FfmaRounds(problem, kShared, FfmaPacking::kWherePays).Round(0, {});
-        EXPECT_FALSE(round.feed_a == FfmaFeed::kCopying && round.feed_b == FfmaFeed::kTransposing)
-            << size;
-        if (!transpose_a || !transpose_b) continue;
-        EXPECT_TRUE(round.packed_a || round.packed_b) << size;
+// There is no kernel that copies A beside a B by boxes.
+TEST(FfmaRounds, CopyBWhereThreadsCopyA) {
+  for (int64_t size : {64, 65, 333, 1023, 1024}) {
+    for (int64_t n : {size, size + 1}) {
+      Problem problem = DenseProblem(DType::kF32, size, n, size);
+      for (MatrixLayout* layout : {&problem.a, &problem.b}) layout->alignment_bytes = 16;
+      for (const bool transpose_a : {false, true}) {
+        for (const bool transpose_b : {false, true}) {
+          problem.a.transposed = transpose_a;
+          problem.b.transposed = transpose_b;
+          problem.a.ld = size;
+          problem.b.ld = transpose_b ? size : n;
+          const FfmaRound round =
+              FfmaRounds(problem, kShared, FfmaPacking::kWherePays).Round(0, {});
+          EXPECT_FALSE(round.feed_a == FfmaFeed::kCopying && round.feed_b == FfmaFeed::kBoxes)
+              << size << " " << n;
+        }
       }
     }
   }
