@@ -3,15 +3,15 @@
 #include "kernels/cuda_status.h"
 #include "kernels/families/add_chunks.h"
 #include "kernels/families/strided_gemm.cuh"
+#include "kernels/families/sum_order.h"
 #include "kernels/ptx/dependent_launch.cuh"
 
 namespace gemm {
 namespace {
 
 constexpr int kThreads = 256;
-// Up to here a thread adds the chunks of an element from memory. Beyond it the loads, one behind
-// the other, would take longer than the product: a block fetches them for 32 elements at once.
-constexpr int kFewChunks = 16;
+// Beyond kFewChunks the loads of a thread, one behind the other, would take longer than the
+// product: a block fetches the sums for so many elements at once.
 constexpr int kColumns = 32;
 constexpr int kMostChunks = 256;  // 32 KiB of sums
 constexpr int64_t kMaxBlocks = int64_t{1} << 20;

@@ -48,6 +48,12 @@ int DealTiles(const FfmaShape& shape, int multiprocessors, FfmaGemm* g) {
   return places + left_over;
 }
 
+bool Crowds(const FfmaShape& shape, int multiprocessors, int blocks) {
+  if (shape.slices == 1) return blocks <= multiprocessors * (shape.blocks - 1);
+  const int left = blocks % (multiprocessors * shape.blocks);
+  return left > 0 && left <= multiprocessors * (shape.blocks - 1) + multiprocessors / 4;
+}
+
 int StreamKBlocks(const FfmaShape& shape, const FfmaGemm& g) {
   constexpr auto kWorkers = static_cast<int>(StreamKOrder::kWorkers);
   const int blocks = BlocksInTurns(g.work, kWorkers, MostTilesOfABlock(shape, g));

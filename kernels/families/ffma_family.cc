@@ -33,6 +33,8 @@ constexpr double kChunksFraction = 0.67;
 constexpr double kPartsFraction = 2.5;
 // Of writing D, where blocks stay and take other tiles meanwhile.
 constexpr double kResultFraction = 2;
+// Less, where warps share tiles and blocks do not crowd.
+constexpr double kEarlySeconds = 0.8e-6;
 // Of what copies by threads were thought to cost when it was settled where they pay.
 constexpr double kCopyFraction = 0.9;
 // Of the multiprocessors: those on which blocks of clusters of more than two find places at once.
@@ -129,6 +131,13 @@ double FfmaFamily::ModelSeconds(const Problem& problem, const DeviceInfo& device
     const StreamKOrder order(problem, ffma.numerics);
     return seconds + ModelResultSeconds(problem, device) +
            static_cast<double>(problem.batch_count) * ModelPairs(problem, device, cost, order);
+  }
+  const double blocks = static_cast<double>(problem.batch_count * rounds.chunks()) *
+                        std::ceil(static_cast<double>(problem.m) / ffma.shape.tile_m()) *
+                        std::ceil(static_cast<double>(problem.n) / ffma.shape.tile_n());
+  if (ffma.shape.slices > 1 && blocks < 1e6 &&
+      !Crowds(ffma.shape, device.multiprocessors, static_cast<int>(blocks))) {
+    seconds -= kEarlySeconds;
   }
   // Chunks leave their sums in the workspace, but D is written all the same.
   Problem chunk = problem;
@@ -227,10 +236,12 @@ cudaError_t FfmaFamily::Launch(const Plan& plan, const void* args, const void* /
     const FfmaKernel kernel{ffma.shape, round.feed_a, round.feed_b};
     cudaLaunchAttribute attributes[2];
     unsigned count = 0;
-    // Behind packing, and behind anything else where its blocks fill the device: fewer would crowd
-    // on the multiprocessors that are free first. One that reads neither A nor B does not wait.
-    const bool crowds = blocks <= multiprocessors * (ffma.shape.blocks - 1);
-    if (packs || (ffma.shape.slices == 1 && !stream_k && g.p.k > 0 && !crowds)) {
+    // Behind packing, and behind anything else where its blocks do not crowd, nor find their places
+    // taken by a pass that adds many chunks, of the product before. One that reads neither A nor B
+    // does not wait.
+    const bool early = !stream_k && g.p.k > 0 && !Crowds(ffma.shape, multiprocessors, blocks) &&
+                       !(round.second_pass && g.chunks > kFewChunks);
+    if (packs || early) {
       attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
       attributes[count++].val.programmaticStreamSerializationAllowed = 1;
     }

@@ -20,16 +20,6 @@ size_t Aligned(int64_t elements) {
   return (static_cast<size_t>(elements) * sizeof(float) + 255) / 256 * 256;
 }
 
-// Whether the chunks of a tile run as a cluster, which spares the second pass. Two blocks always
-// find places near each other; of 264 places for clusters of three to eight an H200 fills 224 to
-// 248 at a time (2026-11-30), and what is left over takes a wave of its own.
-bool FitClusters(int64_t chunks, int64_t blocks, const FfmaShape& shape) {
-  constexpr int64_t kMostBlocks = 112;  // for each place on a multiprocessor
-  constexpr int64_t kMostChunks = 8;    // in a cluster on whatever device
-  return chunks == 2 ||
-         (chunks > 2 && chunks <= kMostChunks && blocks <= kMostBlocks * shape.blocks);
-}
-
 // The last tiles are cut along k.
 bool Cuts(NumericsClass numerics) {
   return numerics == NumericsClass::kStreamK || numerics == NumericsClass::kStreamKQuarters;
@@ -176,8 +166,8 @@ FfmaRounds::FfmaRounds(const Problem& problem, const FfmaConfig& config, FfmaPac
   partial_pitch_ = TilesOf(b_.panel, 4) * 4;
   const int64_t tiles =
       TilesOf(a_.panel, config.shape.tile_m()) * TilesOf(b_.panel, config.shape.tile_n()) * chunks_;
-  clustered_ =
-      config.shape.slices > 1 && FitClusters(chunks_, tiles * problem.batch_count, config.shape);
+  clustered_ = config.shape.slices > 1 &&
+               ChunksMeetInClusters(chunks_, tiles * problem.batch_count, config.shape.blocks);
   partial_elements_ = chunks_ > 1 && !clustered_ ? chunks_ * a_.panel * partial_pitch_ : 0;
   if (Cuts(config.numerics) && depth_ > 0) {
     const StreamKOrder order(problem, config.numerics);

@@ -33,7 +33,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 #include "kernels/gemm.h"
 #include "kernels/kernel.h"
@@ -68,32 +70,100 @@ inline int64_t QuarterTiles(const Problem& problem) {
   return TilesOf(problem.m, 64) * TilesOf(problem.n, 64);
 }
 
-// The chunks of chunked_quarters: as long as should end first on 132 multiprocessors that take two
-// blocks each; all of k if that does. Times are in k-steps: to begin a block takes as long as 60, a
-// second pass 140, and a block that is alone is done before one of a pair (H200, 2026-11-30).
-inline int64_t QuarterChunkLength(const Problem& problem) {
-  constexpr int64_t kGranule = 64;
+// Up to here the second pass adds an element's chunks in one thread, beyond by a kernel that takes
+// longer: add_chunks.cu.
+inline constexpr int kFewChunks = 16;
+
+// Whether the chunks of a tile run as a cluster, which spares a second pass; the bits are the same.
+// Two blocks always find places near each other. Larger clusters do not on all multiprocessors: of
+// 132 of an H200, with one block each, or two, they reach 112 (2026-11-30).
+inline bool ChunksMeetInClusters(int64_t chunks, int64_t blocks, int blocks_a_multiprocessor) {
   constexpr int64_t kMultiprocessors = 132;
-  constexpr int64_t kBegin = 60;
-  constexpr int64_t kSecondPass = 140;
-  constexpr double kAlone = 0.65;  // of two blocks' time
-  const int64_t tiles = QuarterTiles(problem);
+  constexpr int64_t kReached = 112;
+  constexpr int64_t kMostChunks = 8;  // in a cluster on whatever device
+  return chunks == 2 || (chunks > 2 && chunks <= kMostChunks &&
+                         blocks <= kMultiprocessors * blocks_a_multiprocessor &&
+                         blocks <= kReached * TilesOf(blocks, kMultiprocessors));
+}
+
+// How long a sum in quarters takes on an H200, by the tiles that it is computed in: fitted to 4400
+// times of 152 products with k cut in many ways (2026-11-30), as what their times differ by.
+struct QuarterTile {
+  int64_t m;
+  int64_t n;
+  int together;          // on a multiprocessor
+  double begin;          // in products of its sum
+  double math_fraction;  // of the peak, if so many are together
+  double lone_fraction;  // if one is alone
+
+  // `count` of them on a multiprocessor, each of so many products, in microseconds.
+  double Together(int64_t count, double products) const {
+    constexpr double kFmasAMicrosecond = 128 * 1900;
+    const double fraction = lone_fraction + static_cast<double>(count - 1) / (together - 1) *
+                                                (math_fraction - lone_fraction);
+    return static_cast<double>(count * m * n) * (products + begin) / (kFmasAMicrosecond * fraction);
+  }
+};
+inline constexpr QuarterTile kQuarterTiles[] = {
+    {64, 64, 2, 44, 0.746, 0.605}, {48, 64, 2, 46, 0.751, 0.660}, {32, 64, 3, 12, 0.686, 0.527},
+    {96, 48, 2, 59, 0.787, 0.641}, {48, 96, 2, 51, 0.806, 0.666},
+};
+
+// Of `tiles` tiles with k in chunks of `length`.
+inline double QuarterMicroseconds(const QuarterTile& tile, int64_t tiles, int64_t chunks,
+                                  int64_t length) {
+  constexpr int64_t kMultiprocessors = 132;
+  constexpr int64_t kStage = 64;
+  constexpr double kClusters = 0.96;
+  constexpr double kSecondPass = 1.19;
+  constexpr double kManyChunks = 2.8;          // more
+  constexpr double kSumsAMicrosecond = 3.8e5;  // of chunks, written and read
+  constexpr double kPaired = 0.6;              // of what is left over, where it is a wave
+  constexpr double kPartOfAStage = 0.27;       // more for what does not fill one
+  const int64_t blocks = tiles * chunks;
+  const int64_t rounds = blocks / (kMultiprocessors * tile.together);
+  const int64_t left = blocks - rounds * kMultiprocessors * tile.together;
+  const int64_t deep = TilesOf(left, kMultiprocessors);
+  const double products =
+      static_cast<double>(length) + kPartOfAStage * static_cast<double>(length % kStage);
+  double time = static_cast<double>(rounds) * tile.Together(tile.together, products);
+  if (deep > 0) time += tile.Together(deep, products);
+  if (rounds > 0 && deep > 0 && deep < tile.together) {
+    time += kPaired *
+            (static_cast<double>(left) / kMultiprocessors - static_cast<double>(deep - 1)) *
+            (tile.Together(deep + 1, products) - tile.Together(deep, products));
+  }
+  if (chunks == 1) return time;
+  if (ChunksMeetInClusters(chunks, blocks, tile.together)) return time + kClusters;
+  return time + kSecondPass + (chunks > kFewChunks ? kManyChunks : 0) +
+         static_cast<double>(blocks * tile.m * tile.n) / kSumsAMicrosecond;
+}
+
+// The chunks of chunked_quarters: as long as should end first, in tiles of whatever size; all of k
+// if that does, or where tiles fill a wave without chunks: of 16 such products that were measured
+// both ways 14 took up to 1.4 times as long with them (H200, 2026-11-30).
+inline int64_t QuarterChunkLength(const Problem& problem) {
+  constexpr int64_t kGranule = int64_t{kQuarters} * kQuarterGranule;
+  constexpr int64_t kShortest = 96;
+  constexpr int64_t kPlaces = 264;  // of tiles of 64 x 64
   const int64_t k = std::max<int64_t>(1, problem.k);
-  const int64_t shortest = k < 512 ? kGranule : 2 * kGranule;
+  int64_t tiles[std::size(kQuarterTiles)];
+  for (size_t t = 0; t < std::size(kQuarterTiles); ++t) {
+    tiles[t] = TilesOf(problem.m, kQuarterTiles[t].m) * TilesOf(problem.n, kQuarterTiles[t].n);
+  }
+  const int64_t most_chunks =
+      tiles[0] > kPlaces ? 1 : std::min({int64_t{256}, k / kShortest, 4 * kPlaces / tiles[0]});
   int64_t best = 0;
   double least = 0;
-  for (int64_t chunks = 1; chunks <= 256 && (chunks == 1 || k / chunks >= shortest); ++chunks) {
-    const int64_t length = TilesOf(TilesOf(k, chunks), kGranule) * kGranule;
-    const int64_t blocks = tiles * TilesOf(k, length);
-    const int64_t rounds = TilesOf(blocks, kMultiprocessors);
-    const double waves =
-        static_cast<double>(rounds - rounds % 2) + (rounds % 2 != 0 ? 2 * kAlone : 0);
-    const double steps =
-        waves * static_cast<double>(length + kBegin) +
-        (length < k ? static_cast<double>(kSecondPass) + static_cast<double>(blocks) / 1.7 : 0);
-    if (chunks == 1 || steps < least) {
+  for (int64_t most = 1; most <= std::max<int64_t>(1, most_chunks); ++most) {
+    const int64_t length = TilesOf(TilesOf(k, most), kGranule) * kGranule;
+    const int64_t chunks = TilesOf(k, length);
+    if (chunks < most) continue;  // they come out longer: counted before
+    for (size_t t = 0; t < std::size(kQuarterTiles); ++t) {
+      const double time = QuarterMicroseconds(kQuarterTiles[t], tiles[t], chunks, length);
+      if (best > 0 && time >= least) continue;
       best = length;
-      least = steps;
+      least = time;
     }
   }
   return best;
@@ -277,7 +347,7 @@ struct LaneOrder {
   }
 };
 
-// Products in every chunk but the last, which has what is left: a multiple of 64 for chunks of
+// Products in every chunk but the last, which has what is left: a multiple of 32 for chunks of
 // quarters, of 256 for the strips of lanes that are cut.
 inline int64_t ChunkLength(NumericsClass numerics, const Problem& problem) {
   const int64_t k = problem.k;

@@ -387,7 +387,7 @@ TEST(SumOrder, DependsOnSizesAndTypeAlone) {
   EXPECT_EQ(of(2048, 2048, 2048), NumericsClass::kSequential);
   EXPECT_EQ(of(1024, 1024, 1024), NumericsClass::kQuarters);
   EXPECT_EQ(of(512, 512, 512), NumericsClass::kQuarters);
-  EXPECT_EQ(of(512, 512, 513), NumericsClass::kChunkedQuarters);
+  EXPECT_EQ(of(256, 512, 513), NumericsClass::kChunkedQuarters);
   EXPECT_EQ(of(512, 512, 256), NumericsClass::kSequential);
   EXPECT_EQ(of(16, 256, 256), NumericsClass::kSequential);
   EXPECT_EQ(of(64, 64, 65536), NumericsClass::kChunkedLanes);
@@ -433,7 +433,41 @@ TEST(SumOrder, CutsKIntoWholeGranulesThatCoverIt) {
   EXPECT_EQ(chunks(64, 7168, 16384), 7);
   EXPECT_EQ(chunks(64, 4096, 4096), 4);
   EXPECT_EQ(chunks(256, 256, 8192), 16);
-  EXPECT_EQ(chunks(64, 64, 65536), 256);
+  EXPECT_EQ(chunks(64, 64, 65536), 187);
+  // As tiles of 48 x 96 and of 96 x 48 fill a wave.
+  EXPECT_EQ(chunks(717, 92, 8835), 16);
+  EXPECT_EQ(chunks(711, 517, 1433), 3);
+  // Tiles that fill a wave are not cut, however long k is.
+  EXPECT_EQ(chunks(1309, 911, 743), 1);
+  EXPECT_EQ(chunks(1309, 911, 65536), 1);
+}
+
+// What a sum takes is settled in a few microseconds for any product.
+TEST(SumOrder, ConsidersFewCuts) {
+  for (int64_t k : {int64_t{128}, int64_t{65536}, (int64_t{1} << 31) - 1024}) {
+    for (int64_t n : {int64_t{41}, int64_t{1000}, int64_t{1} << 40}) {
+      const Problem problem = DenseProblem(DType::kF32, 64, n, k);
+      const int64_t chunks = ChunkCount(NumericsClass::kChunkedQuarters, problem);
+      EXPECT_LE(chunks * QuarterTiles(problem), std::max<int64_t>(1056, QuarterTiles(problem)))
+          << n << " " << k;
+    }
+  }
+}
+
+// A cluster's blocks find places near each other, but not on every multiprocessor.
+TEST(SumOrder, ClustersChunksWhereAllFindPlaces) {
+  EXPECT_FALSE(ChunksMeetInClusters(1, 100, 2));
+  EXPECT_TRUE(ChunksMeetInClusters(2, 100, 2));
+  EXPECT_TRUE(ChunksMeetInClusters(2, 1000, 2));
+  EXPECT_TRUE(ChunksMeetInClusters(4, 112, 2));
+  EXPECT_FALSE(ChunksMeetInClusters(4, 116, 2));  // some would share a multiprocessor
+  EXPECT_FALSE(ChunksMeetInClusters(4, 132, 2));
+  EXPECT_TRUE(ChunksMeetInClusters(4, 136, 2));  // as some do in any case
+  EXPECT_TRUE(ChunksMeetInClusters(8, 224, 2));
+  EXPECT_FALSE(ChunksMeetInClusters(8, 232, 2));
+  EXPECT_TRUE(ChunksMeetInClusters(3, 300, 3));
+  EXPECT_FALSE(ChunksMeetInClusters(3, 300, 2));
+  EXPECT_FALSE(ChunksMeetInClusters(9, 90, 2));
 }
 
 TEST(SumOrder, CutsLanesByTheDeviceThatTheyFill) {

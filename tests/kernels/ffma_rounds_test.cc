@@ -243,9 +243,9 @@ TEST_P(FfmaRoundsTest, ClusterChunksThatFit) {
   };
   const Case cases[] = {
       {DenseProblem(DType::kF32, 128, 4096, 4096), 2, true},     // 256 blocks, two by two
-      {DenseProblem(DType::kF32, 64, 3072, 1024), 4, true},      // 192 blocks
+      {DenseProblem(DType::kF32, 64, 2560, 2560), 4, true},      // 160 blocks
       {DenseProblem(DType::kF32, 64, 4096, 4096), 4, false},     // 256
-      {DenseProblem(DType::kF32, 64, 3072, 1024, 8), 4, false},  // 192 of each matrix
+      {DenseProblem(DType::kF32, 64, 2560, 2560, 8), 4, false},  // 160 of each matrix
       {DenseProblem(DType::kF32, 256, 256, 8192), 16, false},    // more than a cluster has
       {DenseProblem(DType::kF32, 1024, 1024, 1024), 1, false},
   };
