@@ -17,10 +17,12 @@
 // that a warp reads its rows by 16 bytes, B as [product][column]. One product is loaded ahead of
 // the multiply-adds.
 //
-// Registers: 80, three blocks a multiprocessor. Shared memory: 60 KiB at k = 64 for 9 x 4 results.
+// Registers: 46 to 76, three blocks a multiprocessor. Shared memory: 60 KiB at k = 64 for 9 x 4
+// results.
 //
 // Lost (H200, 2026-11-30, us at 1148x1022x39:TN, 5223x5644x1 and 2896x7791x18, where this takes
-// 6.2, 28.6 and 38.5; beside it the best of the same round of experiments):
+// 6.0, 28.2 and 38.5; beside it the best of the same round of experiments):
+//   all tiles as one kernel with a switch: 6.2, 28.6 and 38.8;
 //   loads through registers instead of cp.async: 6.9, 37.5, 50.1 beside 6.5, 33.7, 46.2. Code that
 //     runs once is fetched once, and unrolled loads are much of it: the loops that copy are short;
 //   beta looked at before each store, and lanes along k for each row of A, four to a bank: those
@@ -156,11 +158,11 @@ __device__ __forceinline__ void OuterBlock(const OuterGemm& g, float* shared) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int k = static_cast<int>(p.k);
 
-  int index = static_cast<int>(blockIdx.x);
-  const int matrix_tiles = g.tiles_m * g.tiles_n;
-  const int batch = index < matrix_tiles ? 0 : index / matrix_tiles;
+  unsigned index = blockIdx.x;
+  const unsigned matrix_tiles = g.tiles_m * g.tiles_n;
+  const unsigned batch = index < matrix_tiles ? 0 : index / matrix_tiles;
   index -= batch * matrix_tiles;
-  const int tile_m = index / g.tiles_n;
+  const unsigned tile_m = index / g.tiles_n;
   const int64_t row0 = int64_t{tile_m} * kTileM;
   // Of the strip of B: a sector left of what the tile would have without a shift.
   const int64_t column0 = int64_t{index - tile_m * g.tiles_n} * kTileN - kOuterSector;
@@ -260,18 +262,18 @@ __device__ __forceinline__ void OuterBlock(const OuterGemm& g, float* shared) {
   }
 }
 
-template <int... I>
-__device__ __forceinline__ void OuterBlockOf(const OuterGemm& g, float* shared,
-                                             std::integer_sequence<int, I...> /*tiles*/) {
-  ((g.tile == I ? OuterBlock<kOuterTiles[I]>(g, shared) : void()), ...);
-}
-
-// All tiles are one kernel.
+template <int I>
 __global__ void __launch_bounds__(kOuterThreads, kOuterPlaces)
     Outer(const __grid_constant__ OuterGemm g) {
   extern __shared__ __align__(16) float shared[];
-  OuterBlockOf(g, shared, std::make_integer_sequence<int, kOuterTileCount>());
+  OuterBlock<kOuterTiles[I]>(g, shared);
 }
+
+template <int... I>
+constexpr std::array<const void*, sizeof...(I)> Functions(std::integer_sequence<int, I...>) {
+  return {reinterpret_cast<const void*>(&Outer<I>)...};
+}
+const auto kFunctions = Functions(std::make_integer_sequence<int, kOuterTileCount>());
 
 struct LaunchRecord {
   OuterGemm g;
@@ -296,11 +298,14 @@ class Family final : public KernelFamily {
   }
 
   cudaError_t Prepare(const DeviceInfo& device) const override {
-    const auto* function = reinterpret_cast<const void*>(&Outer);
-    cudaFuncAttributes attributes;
-    GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, function));
-    return cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                static_cast<int>(device.shared_bytes_per_block));
+    for (const void* function : kFunctions) {
+      cudaFuncAttributes attributes;
+      GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, function));
+      GEMM_RETURN_IF_CUDA_ERROR(
+          cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(device.shared_bytes_per_block)));
+    }
+    return cudaSuccess;
   }
 
   Plan MakePlan(std::span<const Problem> problems, const DeviceInfo& device,
@@ -326,9 +331,8 @@ class Family final : public KernelFamily {
       std::memset(&record, 0, sizeof(record));
       OuterGemm& g = record.g;
       g.p = MakeStridedGemm<float>(problem, operands[i]);
-      g.tiles_m = static_cast<int>(TilesOf(problem.m, tile.tile_m()));
-      g.tiles_n = static_cast<int>(OuterTilesAlong(problem, tile));
-      g.tile = plan.variant;
+      g.tiles_m = static_cast<unsigned>(TilesOf(problem.m, tile.tile_m()));
+      g.tiles_n = static_cast<unsigned>(OuterTilesAlong(problem, tile));
       g.shift_mask = ShiftsOuter(problem, tile) ? kOuterSector - 1 : 0;
       record.tiles = static_cast<unsigned>(int64_t{g.tiles_m} * g.tiles_n * problem.batch_count);
       record.shared_bytes = static_cast<unsigned>(tile.shared_bytes(g.p.k));
@@ -344,9 +348,9 @@ class Family final : public KernelFamily {
       LaunchRecord record;
       std::memcpy(&record, in, sizeof(record));
       void* parameters[] = {&record.g};
-      GEMM_RETURN_IF_CUDA_ERROR(cudaLaunchKernel(reinterpret_cast<const void*>(&Outer),
-                                                 dim3(record.tiles), dim3(kOuterThreads),
-                                                 parameters, record.shared_bytes, stream));
+      GEMM_RETURN_IF_CUDA_ERROR(cudaLaunchKernel(kFunctions[plan.variant], dim3(record.tiles),
+                                                 dim3(kOuterThreads), parameters,
+                                                 record.shared_bytes, stream));
     }
     return cudaGetLastError();
   }

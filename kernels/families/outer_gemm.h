@@ -39,9 +39,8 @@ struct OuterTile {
 // A product, or a batch of products, of such tiles.
 struct OuterGemm {
   StridedGemm<float> p;
-  int tiles_m;
-  int tiles_n;
-  int tile;  // of kOuterTiles
+  unsigned tiles_m;
+  unsigned tiles_n;
   // kOuterSector - 1, or 0: then a tile's rows begin below each other, else up to so many elements
   // further left, at a sector's boundary.
   unsigned shift_mask;

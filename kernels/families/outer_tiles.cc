@@ -18,8 +18,10 @@ struct Cost {
   double start_seconds;
 };
 constexpr Cost kCosts[kOuterTileCount] = {
-    {0.388, 0.445, 0.65, 1.86e-6}, {0.516, 0.449, 0.88, 2.07e-6}, {0.570, 0.555, 0.88, 2.19e-6},
-    {0.635, 0.510, 0.99, 2.22e-6}, {0.552, 0.474, 1.01, 2.27e-6},
+    {0.391, 0.280, 0.63, 1.78e-6},
+    {0.561, 0.463, 0.87, 2.07e-6},
+    {0.611, 0.509, 1.01, 2.22e-6},
+    {0.578, 0.501, 1.02, 2.25e-6},
 };
 
 int64_t DepthOf(const Problem& problem) { return ReadsAB(problem) ? problem.k : 0; }

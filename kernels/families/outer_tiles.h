@@ -14,7 +14,7 @@
 
 namespace gemm {
 
-inline constexpr OuterTile kOuterTiles[] = {{4, 2}, {4, 4}, {6, 4}, {8, 4}, {9, 4}};
+inline constexpr OuterTile kOuterTiles[] = {{4, 2}, {6, 4}, {8, 4}, {9, 4}};
 inline constexpr int kOuterTileCount = static_cast<int>(std::size(kOuterTiles));
 
 inline constexpr int kOuterPlaces = 3;       // blocks on a multiprocessor
