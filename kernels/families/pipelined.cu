@@ -1,14 +1,14 @@
 // pipelined: the large f32 products on Hopper. See ffma_multiply.cuh for the tile's picture, the
 // ring and why it looks as it does; here a warp owns 64 x 64 results and sums all of k.
 //
-//   128 x 256: 8 consumer warps, 4 stages of 48 KiB; one block a multiprocessor, 232 registers a
-//   256 x 128  consumer and 40 a producer thread.
-//   128 x 128: 4 consumer warps, 3 stages of 32 KiB; two blocks, 208 and 40. For results that
-//              would leave a last wave of larger tiles half empty.
+//   256 x 128: 8 consumer warps, 4 stages of 48 KiB; one block a multiprocessor, 232 registers a
+//              consumer and 40 a producer thread.
+//
+// 128 x 256 and two blocks of 128 x 128 were here too: each the fastest of 2 of 898 measured
+// products, by 1 to 2 %.
 //
 // Blocks stay and take tile after tile, so that the first stages of the next tile come in while the
-// sums of this one are stored; but for a millisecond at most, and but for what is left over, which
-// comes as blocks of its own where there are two a multiprocessor (ffma_blocks.h).
+// sums of this one are stored; but for a millisecond at most.
 //
 // Any product of f32: an operand that the copy engine cannot fetch, which A is unless transposed,
 // is packed first; rows of D that are not aligned are stored through 20 or 10 KiB of their own.
@@ -22,13 +22,6 @@ namespace {
 
 // Numbers for the cost model: NVIDIA H200, 2026-11-30.
 constexpr FfmaConfig kConfigs[] = {
-    {"pipelined_f32_sm90_128x256x32_s4",
-     NumericsClass::kSequential,
-     {8, 2, 4, 1, 32, 4, 1},
-     0.852,
-     0.852,
-     14,
-     14},
     {"pipelined_f32_sm90_256x128x32_s4",
      NumericsClass::kSequential,
      {8, 4, 2, 1, 32, 4, 1},
@@ -36,29 +29,17 @@ constexpr FfmaConfig kConfigs[] = {
      0.852,
      14,
      14},
-    {"pipelined_f32_sm90_128x128x32_s3",
-     NumericsClass::kSequential,
-     {8, 2, 2, 1, 32, 3, 2},
-     0.849,
-     0.775,
-     14,
-     15},
 };
 constexpr auto kKernelConfigs = ToKernelConfigs(kConfigs);
 
-template <int I>
-__global__ void __launch_bounds__(kConfigs[I].shape.threads(), kConfigs[I].shape.blocks)
+__global__ void __launch_bounds__(kConfigs[0].shape.threads(), kConfigs[0].shape.blocks)
     Pipelined(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
               const __grid_constant__ FfmaGemm g) {
-  FfmaMultiply<FfmaKernel{kConfigs[I].shape, FfmaFeed::kBoxes, FfmaFeed::kBoxes}, FfmaDealtTiles,
-               kConfigs[I].shape.blocks == 2 ? 208 : 232, 40>(g, &map_a, &map_b);
+  FfmaMultiply<FfmaKernel{kConfigs[0].shape, FfmaFeed::kBoxes, FfmaFeed::kBoxes}, FfmaDealtTiles,
+               232, 40>(g, &map_a, &map_b);
 }
 
-const FfmaFunctions kFunctions[] = {
-    FfmaBoxes(&Pipelined<0>),
-    FfmaBoxes(&Pipelined<1>),
-    FfmaBoxes(&Pipelined<2>),
-};
+const FfmaFunctions kFunctions[] = {FfmaBoxes(&Pipelined)};
 
 class Family final : public FfmaFamily {
  public:
