@@ -30,6 +30,7 @@ enum class NumericsClass : uint8_t {
   kStreamK,
   kStreamKQuarters,
   kChunkedLanes,
+  kDealtChunks,
 };
 std::string_view NameOf(NumericsClass numerics);
 

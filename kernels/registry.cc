@@ -18,15 +18,17 @@ std::string_view NameOf(NumericsClass numerics) {
       return "stream_k_quarters";
     case NumericsClass::kChunkedLanes:
       return "chunked_lanes";
+    case NumericsClass::kDealtChunks:
+      return "dealt_chunks";
   }
   return "unknown";
 }
 
 std::span<const KernelFamily* const> Families() {
   static const KernelFamily* const kFamilies[] = {
-      &SkinnyFamily(), &SlicedFamily(), &PipelinedFamily(), &UnpackedFamily(),  &StreamKFamily(),
-      &SmallFamily(),  &OuterFamily(),  &DenseFamily(),     &RegisterFamily(),  &Blocked1dFamily(),
-      &CachedFamily(), &TiledFamily(),  &NaiveFamily(),     &ReferenceFamily(),
+      &SkinnyFamily(),    &DeepFamily(),   &SlicedFamily(), &PipelinedFamily(), &UnpackedFamily(),
+      &StreamKFamily(),   &SmallFamily(),  &OuterFamily(),  &DenseFamily(),     &RegisterFamily(),
+      &Blocked1dFamily(), &CachedFamily(), &TiledFamily(),  &NaiveFamily(),     &ReferenceFamily(),
   };
   return kFamilies;
 }

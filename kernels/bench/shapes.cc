@@ -172,6 +172,7 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
   cases.Add("shared", 12, 65, 2600, 2, {.padding = 1, .beta = 1});
   cases.Add("shared", 64, 24, 1024, 1, {.alignment_bytes = 256});
   cases.Add("cut", 65, 129, 516, 1, {.beta = 1});
+  cases.Add("dealt", 33, 70, 1030, 2, {.transpose_b = true, .padding = 1, .beta = 1});
   // Narrow, and no row begins at a multiple of 16 bytes but the first.
   cases.Add("ragged", 20, 602, 258, 2, {.beta = 1, .alignment_bytes = 256});
   // Small, but too long a sum for one thread.
@@ -263,6 +264,17 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
   cases.Add("lanes", 34, 8457, 520, 1, {.beta = 2});
   cases.Add("lanes", 8457, 33, 515, 2, {.transpose_b = true, .padding = 3, .beta = 1});
   if (dtype == DType::kF32) {
+    // Few tiles and long sums, shared by all blocks: of any alignment, and by boxes.
+    AddTransposes(cases, 70, 131, 1501);
+    for (int which = 0; which < 4; ++which) {
+      const bool a = (which & 1) != 0;
+      const bool b = (which & 2) != 0;
+      cases.Add("dealt", 68, 196, 1100, 2,
+                {.transpose_a = a, .transpose_b = b, .beta = 1, .alignment_bytes = 256});
+    }
+    cases.Add("dealt", 20, 130, 2049, 50, {.broadcast_b = true, .beta = -1});
+    cases.Add("dealt", 60, 64, 40000, 2,
+              {.transpose_b = true, .padding = 4, .alpha = 2, .alignment_bytes = 16});
     // One tile, of rows of every alignment.
     AddTransposes(cases, 63, 64, 32773);
     cases.Add("tile", 45, 62, 32770, 2, {.transpose_b = true});

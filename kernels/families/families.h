@@ -12,6 +12,7 @@ const KernelFamily& UnpackedFamily();
 const KernelFamily& SlicedFamily();
 const KernelFamily& StreamKFamily();
 const KernelFamily& SkinnyFamily();
+const KernelFamily& DeepFamily();
 const KernelFamily& DenseFamily();
 const KernelFamily& SmallFamily();
 const KernelFamily& OuterFamily();

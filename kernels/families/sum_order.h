@@ -25,6 +25,11 @@
 //                      from 17 to 32 strips of 16 that fit one wave. For at most 40 rows or
 //                      columns, and for results up to 64 x 64 with k from 32768 on.
 //
+//   dealt_chunks       k in chunks, each dealt out to 4 ways in blocks of 8 products: way w has
+//                      every fourth block from the w-th on. The ways are added in order; the
+//                      chunks in 32 lanes, every 32nd chunk from the i-th on in lane i, and the
+//                      lanes in order.
+//
 // Within a quarter, part or lane: acc = 0; for its l ascending: acc = fma(a, b, acc). Lanes go on
 // to the end of the block, or of its half of 16 beyond 32 rows, with products 0 * 0.
 
@@ -270,11 +275,44 @@ inline bool MayBeStreamKQuarters(const Problem& problem) {
   return order.whole_tiles > 0 && order.cut_tiles > 0 && order.cut_tiles <= StreamKOrder::kWorkers;
 }
 
+// The chunks of dealt_chunks: of each tile of 64 x 64 as many as fill 132 multiprocessors.
+inline constexpr int kDeepTile = 64;
+inline constexpr int kDeepStage = 32;  // chunks are multiples of it
+inline constexpr int kDeepWays = 4;
+inline constexpr int kDeepBlock = 8;  // consecutive products of a way
+inline constexpr int kDeepChunkLanes = 32;
+inline constexpr int kDeepMostChunks = 132;
+
+struct DeepOrder {
+  int64_t tiles;
+  int64_t chunk_length;
+  int64_t chunks;
+
+  explicit DeepOrder(const Problem& problem) {
+    const int64_t k = std::max<int64_t>(1, problem.k);
+    tiles = TilesOf(problem.m, kDeepTile) * TilesOf(problem.n, kDeepTile);
+    const int64_t most = std::max<int64_t>(1, kDeepMostChunks / std::max<int64_t>(1, tiles));
+    chunk_length = std::max<int64_t>(2, TilesOf(TilesOf(k, most), kDeepStage)) * kDeepStage;
+    chunks = TilesOf(k, chunk_length);
+  }
+};
+
+// Where every tile of 64 x 64 has two chunks at least, and the tiles are not too narrow for them.
+inline bool MayBeDealtChunks(const Problem& problem) {
+  constexpr int64_t kMostTiles = kDeepMostChunks / 2;
+  if (problem.dtype != DType::kF32 || problem.k < 1024) return false;
+  if (std::min(problem.m, problem.n) <= 16) return false;
+  if (std::max(problem.m, problem.n) > kMostTiles * kDeepTile) return false;
+  const DeepOrder order(problem);
+  return order.tiles <= kMostTiles && order.chunks > 1;
+}
+
 // Any product may be summed sequentially.
 inline bool MayBeSummed(const Problem& problem, NumericsClass numerics) {
   return numerics == NumericsClass::kSequential ||
          (numerics == NumericsClass::kStreamK           ? MayBeStreamK(problem)
           : numerics == NumericsClass::kStreamKQuarters ? MayBeStreamKQuarters(problem)
+          : numerics == NumericsClass::kDealtChunks     ? MayBeDealtChunks(problem)
                                                         : numerics == NumericsOf(problem));
 }
 
@@ -348,7 +386,7 @@ struct LaneOrder {
 };
 
 // Products in every chunk but the last, which has what is left: a multiple of 32 for chunks of
-// quarters, of 256 for the strips of lanes that are cut.
+// quarters and those that are dealt out, of 256 for the strips of lanes that are cut.
 inline int64_t ChunkLength(NumericsClass numerics, const Problem& problem) {
   const int64_t k = problem.k;
   switch (numerics) {
@@ -362,6 +400,8 @@ inline int64_t ChunkLength(NumericsClass numerics, const Problem& problem) {
       return QuarterChunkLength(problem);
     case NumericsClass::kChunkedLanes:
       return LaneOrder(problem).chunk_length;
+    case NumericsClass::kDealtChunks:
+      return DeepOrder(problem).chunk_length;
   }
   return std::max<int64_t>(1, k);
 }

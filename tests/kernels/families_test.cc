@@ -359,7 +359,7 @@ TEST(Families, KeepChunkSumsWithinARound) {
     }
     ++with_chunks;
     EXPECT_EQ(plan.launches, 2);
-    const int64_t chunks = ChunkCount(NumericsClass::kChunkedQuarters, one);
+    const int64_t chunks = ChunkCount(family.configs()[config].numerics, one);
     const int64_t round = (int64_t{16} << 20) / (chunks * 64 * 64);
     EXPECT_EQ(plan.workspace_bytes, static_cast<size_t>(chunks * 64 * 64 * 4));
     const Plan batch = family.MakePlan({&many, 1}, H200(), config);
@@ -496,6 +496,36 @@ TEST(SumOrder, CutsLanesByTheDeviceThatTheyFill) {
   EXPECT_GT(chunks(1, 1, 500000), 64);
   EXPECT_LE(chunks(1, 1, int64_t{1} << 40), 256);
   EXPECT_EQ(chunks(1, int64_t{1} << 40, 4096), 1);
+}
+
+// Chunks of whole stages that cover k, as many as fill a device but no shorter than two stages.
+TEST(SumOrder, DealsOutChunksByTheDeviceThatTheyFill) {
+  const auto chunks = [](int64_t m, int64_t n, int64_t k) {
+    const Problem problem = DenseProblem(DType::kF32, m, n, k);
+    const DeepOrder order(problem);
+    EXPECT_TRUE(MayBeSummed(problem, NumericsClass::kDealtChunks)) << m << " " << n << " " << k;
+    EXPECT_EQ(order.chunk_length % kDeepStage, 0);
+    EXPECT_GE(order.chunk_length * order.chunks, k);
+    EXPECT_LT(order.chunk_length * (order.chunks - 1), k);
+    EXPECT_LE(order.chunks * order.tiles, kDeepMostChunks);
+    EXPECT_EQ(order.chunks, ChunkCount(NumericsClass::kDealtChunks, problem));
+    EXPECT_EQ(order.chunks, DeepOrder(DenseProblem(DType::kF32, n, m, k)).chunks);
+    return order.chunks;
+  };
+  EXPECT_EQ(chunks(64, 64, 65536), 128);
+  EXPECT_EQ(chunks(64, 63, 65537), 129);
+  EXPECT_EQ(chunks(64, 64, 4096), 64);
+  EXPECT_EQ(chunks(17, 33, 1024), 16);
+  EXPECT_EQ(chunks(256, 256, 8192), 8);
+  EXPECT_EQ(chunks(64, 64 * 66, int64_t{1} << 40), 2);
+  const auto may = [](int64_t m, int64_t n, int64_t k, DType dtype = DType::kF32) {
+    return MayBeSummed(DenseProblem(dtype, m, n, k), NumericsClass::kDealtChunks);
+  };
+  EXPECT_FALSE(may(16, 64, 65536));
+  EXPECT_FALSE(may(64, 64, 1023));
+  EXPECT_FALSE(may(64, 64 * 66 + 1, 65536));
+  EXPECT_FALSE(may(64, int64_t{1} << 40, int64_t{1} << 20));
+  EXPECT_FALSE(may(64, 64, 65536, DType::kF64));
 }
 
 // Strips that fill whole waves have all of k, and those left over are cut.
@@ -696,7 +726,7 @@ TEST(Model, ChoicesAreTheseUntilMeasuredOtherwise) {
       {DType::kF32, 1, 4096, 4096, 1, "skinny_f32_sm90_clusters"},
       {DType::kF32, 8, 4096, 4096, 1, "skinny_f32_sm90_clusters"},
       {DType::kF32, 128, 4096, 4096, 1, "sliced_f32_sm90_64x64x64_s3_chunks"},
-      {DType::kF32, 64, 64, 65536, 1, "skinny_f32_sm90_clusters"},
+      {DType::kF32, 64, 64, 65536, 1, "deep_f32_sm90"},
       {DType::kF32, 8192, 8192, 64, 1, "unpacked_f32_sm90_128x128x32_s3"},
       {DType::kF32, 1148, 1022, 39, 1, "outer_f32"},
       {DType::kF32, 350, 2531, 21, 1, "outer_f32"},

@@ -1,0 +1,291 @@
+// deep: f32 products of few results and a long k, in tiles of 64 x 64 of which every multiprocessor
+// sums a share of k. The time is that of reading the operands once or of the multiply-adds, which
+// are as much at 64 x 64, so all serves to begin with both at once.
+//
+//    global    A and B as they lie, 32 products of each of 64 lines a stage, 14 stages of 16 KiB
+//      |       under way from the first moment: by boxes of the copy engine, or an element at a
+//      |       time by 4 warps where rows are not 16-byte aligned
+//      v
+//    stage     [k][line], as it came or turned in its place by 4 warps where k is contiguous
+//      |       (deep_feed.cuh): so there is one loop for all transposes
+//      v
+//    8 warps   two have the tile, 8 x 8 results a thread, and of each stage 8 products: four ways
+//      |       (sum_order.h). No warp waits for another before the end
+//      v
+//    ways      added through the ring, 16 KiB of sums left in the workspace by each block
+//      |
+//      v
+//    chunks    added by a second pass of 128 blocks
+//
+// Why so (H200, 2026-11-30, 64 x 64 x 65536, us): kernels/README.md, "Few results, long sums".
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <type_traits>
+
+#include "kernels/cuda_status.h"
+#include "kernels/families/deep_multiply.cuh"
+#include "kernels/families/families.h"
+#include "kernels/families/tensor_boxes.h"
+
+namespace gemm {
+namespace {
+
+constexpr KernelConfig kConfigs[] = {
+    {"deep_f32_sm90", DType::kF32, NumericsClass::kDealtChunks},
+};
+
+// For the cost model: NVIDIA H200, 2026-11-30. Fractions are of the memory's rate by its clocks and
+// of the arithmetic peak.
+constexpr double kMathFraction = 0.66;
+constexpr double kMemoryFraction = 0.85;
+constexpr double kCopiedFraction = 0.5;  // of the arithmetic, where threads copy
+constexpr double kStartSeconds = 4.5e-6;
+
+constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;
+constexpr int64_t kMostPartial = int64_t{1} << 24;  // elements
+
+template <bool kBoxes>
+constexpr int kThreads = 32 * (kDeepWarps + kDeepTurners + (kBoxes ? 1 : kDeepCopiers));
+
+template <bool kBoxes>
+__global__ void __launch_bounds__(kThreads<kBoxes>, 1)
+    Deep(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
+         const __grid_constant__ DeepGemm g) {
+  DeepMultiply<kBoxes>(g, &map_a, &map_b);
+}
+
+template <int kLanes>
+__global__ void __launch_bounds__(kDeepSumThreads)
+    AddDeepChunks(const __grid_constant__ DeepGemm g) {
+  DeepAddChunks<kLanes>(g);
+}
+// Of few chunks a block adds more results.
+constexpr int kFewLanes = 8;
+
+DeepOperand OperandOf(const Problem& problem, bool of_a) {
+  const MatrixLayout& layout = of_a ? problem.a : problem.b;
+  DeepOperand operand;
+  std::memset(static_cast<void*>(&operand), 0, sizeof(operand));
+  operand.along = of_a != layout.transposed;
+  operand.line_stride = operand.along ? layout.ld : 1;
+  operand.k_stride = operand.along ? 1 : layout.ld;
+  operand.batch_stride = layout.batch_stride;
+  operand.lines = of_a ? problem.m : problem.n;
+  operand.box_step = problem.batch_count == 1 || layout.batch_stride == 0 ? 0 : 1;
+  return operand;
+}
+
+// Whether the copy engine can bring it, from a base that is 16-byte aligned or not.
+bool Boxable(const DeepOperand& operand, bool base_16) {
+  constexpr int64_t kMostStride = (int64_t{1} << 36) - 1;  // elements
+  const int64_t stride = operand.along ? operand.line_stride : operand.k_stride;
+  return base_16 && stride % 4 == 0 && stride <= kMostStride &&
+         (operand.box_step == 0 ||
+          (operand.batch_stride % 4 == 0 && operand.batch_stride <= kMostStride));
+}
+
+TensorBoxes BoxesOf(const Problem& problem, const DeepOperand& operand, int64_t matrices) {
+  TensorBoxes boxes;
+  boxes.base = operand.base;
+  boxes.outer = operand.along ? problem.k : operand.lines;
+  boxes.depth = operand.along ? operand.lines : problem.k;
+  boxes.matrices = operand.box_step == 0 ? 1 : matrices;
+  boxes.depth_stride = operand.along ? operand.line_stride : operand.k_stride;
+  boxes.matrix_stride = operand.batch_stride;
+  boxes.box_outer = operand.along ? kDeepStage : kDeepTile;
+  boxes.box_depth = operand.along ? kDeepTile : kDeepStage;
+  boxes.swizzle_bytes = operand.along ? 4 * kDeepStage : 0;
+  return boxes;
+}
+
+// How many matrices go together: what their blocks leave in the workspace is bounded.
+int64_t RoundOf(const Problem& problem, const DeepOrder& order) {
+  const int64_t elements = order.tiles * order.chunks * kDeepTileResults;
+  return std::min(problem.batch_count, std::max<int64_t>(1, kMostPartial / elements));
+}
+
+struct LaunchRecord {
+  DeepGemm args;
+  TensorBoxes boxes_a;
+  TensorBoxes boxes_b;
+  bool by_boxes;
+};
+static_assert(std::is_trivially_copyable_v<LaunchRecord> && alignof(LaunchRecord) <= 16);
+
+// Of `matrices` of the batch, from the first-th on.
+LaunchRecord Record(const Problem& problem, const Operands& operands, int64_t first,
+                    int64_t matrices) {
+  const DeepOrder order(problem);
+  LaunchRecord record;
+  std::memset(static_cast<void*>(&record), 0, sizeof(record));
+  DeepGemm& g = record.args;
+  g.p = MakeStridedGemm<float>(problem, operands);
+  g.p.batch_count = matrices;
+  g.p.d += first * g.p.d_batch;
+  if (g.p.c != nullptr) g.p.c += first * g.p.c_batch;
+  g.a = OperandOf(problem, true);
+  g.b = OperandOf(problem, false);
+  g.tiles_m = static_cast<int>(TilesOf(problem.m, kDeepTile));
+  g.tiles_n = static_cast<int>(TilesOf(problem.n, kDeepTile));
+  g.chunks = static_cast<int>(order.chunks);
+  g.chunk_length = static_cast<int>(order.chunk_length);
+  if (!ReadsAB(problem)) return record;
+  g.a.base = g.p.a + first * g.p.a_batch;
+  g.b.base = g.p.b + first * g.p.b_batch;
+  const auto at_16 = [](const void* base) { return reinterpret_cast<uintptr_t>(base) % 16 == 0; };
+  record.by_boxes = Boxable(g.a, at_16(operands.a)) && Boxable(g.b, at_16(operands.b));
+  if (record.by_boxes) {
+    record.boxes_a = BoxesOf(problem, g.a, matrices);
+    record.boxes_b = BoxesOf(problem, g.b, matrices);
+  }
+  return record;
+}
+
+class Family final : public KernelFamily {
+ public:
+  std::string_view name() const override { return "deep"; }
+  std::span<const KernelConfig> configs() const override { return kConfigs; }
+
+  std::string WhyNot(const Problem& problem, const DeviceInfo& device,
+                     int /*config*/) const override {
+    if (problem.dtype != DType::kF32) {
+      return "computes f32, not " + std::string(NameOf(problem.dtype));
+    }
+    if (device.compute_capability != 90) return "needs a device of compute capability 9.0";
+    if (!MayBeSummed(problem, NumericsClass::kDealtChunks)) {
+      return "sums in dealt_chunks, this product in " + std::string(NameOf(NumericsOf(problem)));
+    }
+    if (problem.k > kMostBlocks - kDeepStage) return "k is more than 2^31 - 33";
+    return {};
+  }
+
+  double ModelSeconds(const Problem& problem, const DeviceInfo& device,
+                      int /*config*/) const override {
+    const DeepOrder order(problem);
+    const auto aligned = [&](bool of_a) {
+      const int32_t bytes = (of_a ? problem.a : problem.b).alignment_bytes;
+      return Boxable(OperandOf(problem, of_a), bytes % 16 == 0);
+    };
+    const double multiprocessors = std::max(1, device.multiprocessors);
+    const double blocks =
+        static_cast<double>(order.tiles * order.chunks) * static_cast<double>(problem.batch_count);
+    const auto length = static_cast<double>(ReadsAB(problem) ? order.chunk_length : 0);
+    const double rate = (aligned(true) && aligned(false) ? kMathFraction : kCopiedFraction) *
+                        std::max(1.0, device.f32_flops_per_second) / multiprocessors;
+    const double math =
+        std::ceil(blocks / multiprocessors) * length * 2.0 * kDeepTileResults / rate;
+    const double bytes = 4.0 * static_cast<double>(problem.batch_count) *
+                         static_cast<double>(problem.m + problem.n) *
+                         static_cast<double>(ReadsAB(problem) ? problem.k : 0);
+    const double memory = bytes / std::max(1.0, kMemoryFraction * device.memory_bytes_per_second);
+    return kStartSeconds + std::max(math, memory);
+  }
+
+  cudaError_t Prepare(const DeviceInfo& device) const override {
+    if (device.compute_capability != 90) return cudaSuccess;  // WhyNot refuses everything
+    for (const void* kernel : {KernelOf(false), KernelOf(true)}) {
+      cudaFuncAttributes attributes;
+      GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, kernel));
+      GEMM_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
+          kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kDeepSharedBytes)));
+    }
+    cudaFuncAttributes attributes;
+    GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, AddDeepChunks<kFewLanes>));
+    GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, AddDeepChunks<kDeepChunkLanes>));
+    return PrepareTensorMaps();
+  }
+
+  Plan MakePlan(std::span<const Problem> problems, const DeviceInfo& /*device*/,
+                int config) const override {
+    Plan plan;
+    plan.config = config;
+    for (const Problem& problem : problems) {
+      if (IsEmpty(problem)) continue;
+      const DeepOrder order(problem);
+      const int64_t round = RoundOf(problem, order);
+      const int64_t rounds = TilesOf(problem.batch_count, round);
+      plan.launches += static_cast<int>(2 * rounds);
+      plan.args_bytes += static_cast<size_t>(rounds) * sizeof(LaunchRecord);
+      plan.workspace_bytes =
+          std::max(plan.workspace_bytes, static_cast<size_t>(round * order.tiles * order.chunks) *
+                                             kDeepTileResults * sizeof(float));
+    }
+    return plan;
+  }
+
+  void Encode(const Plan& /*plan*/, std::span<const Problem> problems,
+              std::span<const Operands> operands, void* args) const override {
+    auto* out = static_cast<unsigned char*>(args);
+    for (size_t i = 0; i < problems.size(); ++i) {
+      const Problem& problem = problems[i];
+      if (IsEmpty(problem)) continue;
+      const int64_t round = RoundOf(problem, DeepOrder(problem));
+      for (int64_t first = 0; first < problem.batch_count; first += round) {
+        const LaunchRecord record =
+            Record(problem, operands[i], first, std::min(round, problem.batch_count - first));
+        std::memcpy(out, &record, sizeof(record));
+        out += sizeof(record);
+      }
+    }
+  }
+
+  cudaError_t Launch(const Plan& plan, const void* args, const void* /*device_args*/,
+                     void* workspace, cudaStream_t stream) const override {
+    const auto* in = static_cast<const unsigned char*>(args);
+    for (size_t at = 0; at < plan.args_bytes; at += sizeof(LaunchRecord)) {
+      LaunchRecord record;
+      std::memcpy(&record, in + at, sizeof(record));
+      DeepGemm& g = record.args;
+      g.partial = static_cast<float*>(workspace);
+      CUtensorMap maps[2] = {};
+      if (record.by_boxes) {
+        GEMM_RETURN_IF_CUDA_ERROR(MakeTensorMap(record.boxes_a, &maps[0]));
+        GEMM_RETURN_IF_CUDA_ERROR(MakeTensorMap(record.boxes_b, &maps[1]));
+      }
+      const auto tiles = static_cast<unsigned>(g.p.batch_count) * static_cast<unsigned>(g.tiles_m) *
+                         static_cast<unsigned>(g.tiles_n);
+      // A block fills a multiprocessor, so blocks that start while the kernel before ends cannot
+      // crowd.
+      cudaLaunchAttribute early;
+      early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      early.val.programmaticStreamSerializationAllowed = 1;
+      cudaLaunchConfig_t launch = {};
+      launch.gridDim = dim3(tiles * static_cast<unsigned>(g.chunks));
+      launch.blockDim = dim3(record.by_boxes ? kThreads<true> : kThreads<false>);
+      launch.dynamicSmemBytes = kDeepSharedBytes;
+      launch.stream = stream;
+      launch.attrs = &early;
+      launch.numAttrs = 1;
+      void* parameters[] = {&maps[0], &maps[1], &g};
+      GEMM_RETURN_IF_CUDA_ERROR(
+          cudaLaunchKernelExC(&launch, KernelOf(record.by_boxes), parameters));
+      const bool few = g.chunks <= kFewLanes;
+      launch.gridDim = dim3(tiles * static_cast<unsigned>(few ? kFewLanes : kDeepChunkLanes) *
+                            (kDeepTileResults / 4 / kDeepSumThreads));
+      launch.blockDim = dim3(kDeepSumThreads);
+      launch.dynamicSmemBytes = 0;
+      launch.numAttrs = 0;
+      GEMM_RETURN_IF_CUDA_ERROR(cudaLaunchKernelEx(
+          &launch, few ? &AddDeepChunks<kFewLanes> : &AddDeepChunks<kDeepChunkLanes>, g));
+    }
+    return cudaGetLastError();
+  }
+
+ private:
+  static const void* KernelOf(bool by_boxes) {
+    return by_boxes ? reinterpret_cast<const void*>(&Deep<true>)
+                    : reinterpret_cast<const void*>(&Deep<false>);
+  }
+};
+
+}  // namespace
+
+const KernelFamily& DeepFamily() {
+  static const Family family;
+  return family;
+}
+
+}  // namespace gemm

@@ -1,0 +1,213 @@
+// What brings stages of the deep family into shared memory, and turns what lies the other way.
+
+#ifndef GEMMD_KERNELS_FAMILIES_DEEP_FEED_CUH_
+#define GEMMD_KERNELS_FAMILIES_DEEP_FEED_CUH_
+
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/families/deep_gemm.h"
+#include "kernels/ptx/bulk_copy.cuh"
+#include "kernels/ptx/cp_async.cuh"
+#include "kernels/ptx/mbarrier.cuh"
+#include "kernels/ptx/shared_memory.cuh"
+
+namespace gemm {
+
+// A block's tile and its share of k.
+struct DeepPiece {
+  int64_t batch;
+  int row;
+  int column;
+  int64_t begin;
+  int stages;
+
+  __device__ __forceinline__ explicit DeepPiece(const DeepGemm& g) {
+    const auto block = static_cast<unsigned>(blockIdx.x);
+    const unsigned tile = block / static_cast<unsigned>(g.chunks);
+    const unsigned chunk = block % static_cast<unsigned>(g.chunks);
+    const unsigned tiles = static_cast<unsigned>(g.tiles_m * g.tiles_n);
+    batch = tile / tiles;
+    row = static_cast<int>(tile % tiles / static_cast<unsigned>(g.tiles_n)) * kDeepTile;
+    column = static_cast<int>(tile % tiles % static_cast<unsigned>(g.tiles_n)) * kDeepTile;
+    begin = int64_t{chunk} * g.chunk_length;
+    const int64_t length = min(g.p.k - begin, int64_t{g.chunk_length});
+    stages = length <= 0 ? 0 : static_cast<int>((length + kDeepStage - 1) / kDeepStage);
+  }
+};
+
+// The ring: a place in it, and the barriers of that place.
+struct DeepRing {
+  uint32_t base;
+  int slot = 0;
+  uint32_t parity = 0;
+
+  __device__ __forceinline__ uint32_t Stage() const { return base + kDeepStageBytes * slot; }
+  __device__ __forceinline__ uint32_t Full() const {
+    return base + static_cast<uint32_t>(kDeepRingBytes) + 8 * slot;
+  }
+  __device__ __forceinline__ uint32_t Turned() const { return Full() + 8 * kDeepStages; }
+  __device__ __forceinline__ uint32_t Empty() const { return Full() + 16 * kDeepStages; }
+  __device__ __forceinline__ void GoOn() {
+    if (++slot == kDeepStages) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// By the copy engine; one thread.
+__device__ __forceinline__ void DeepFeedBoxes(const DeepGemm& g, const DeepPiece& piece,
+                                              const CUtensorMap* map_a, const CUtensorMap* map_b,
+                                              DeepRing ring) {
+  ring.parity = 1;
+  const auto batch = static_cast<int>(piece.batch);
+  for (int s = 0; s < piece.stages; ++s) {
+    const int k = static_cast<int>(piece.begin) + s * kDeepStage;
+    BarrierWait(ring.Empty(), ring.parity);
+    BarrierArriveExpecting(ring.Full(), kDeepStageBytes);
+    CopyBox(ring.Stage(), map_a, g.a.along ? k : piece.row, g.a.along ? piece.row : k,
+            batch * g.a.box_step, ring.Full());
+    CopyBox(ring.Stage() + kDeepOperandBytes, map_b, g.b.along ? k : piece.column,
+            g.b.along ? piece.column : k, batch * g.b.box_step, ring.Full());
+    ring.GoOn();
+  }
+}
+
+// By threads, an element at a time: one operand of a stage, to where a box would bring it. Lines
+// that do not exist are left out, since their results are not stored; products that do not are 0.
+class DeepCopier {
+ public:
+  __device__ __forceinline__ DeepCopier(const DeepOperand& operand, int64_t batch, int first_line,
+                                        int64_t begin, int64_t k, int thread)
+      : along_(operand.along),
+        lines_(static_cast<int>(min(operand.lines - first_line, int64_t{kDeepTile}))) {
+    const int warp = thread / 32;
+    lane_ = thread % 32;
+    first_ = warp;
+    left_ = k - begin - (along_ ? lane_ : warp);
+    const int64_t line = first_line + (along_ ? warp : lane_);
+    from_ = operand.base + batch * operand.batch_stride + line * operand.line_stride +
+            (begin + (along_ ? lane_ : warp)) * operand.k_stride;
+    step_ = kDeepCopiers * (along_ ? operand.line_stride : operand.k_stride);
+    next_stage_ = kDeepStage * operand.k_stride;
+  }
+
+  __device__ __forceinline__ void Copy(uint32_t to) {
+    const float* from = from_;
+    if (along_) {
+      // Two rows of eight by turns: the swizzle of a box.
+      const uint32_t bytes = left_ > 0 ? 4 : 0;
+      const uint32_t at[] = {RowAt(first_), RowAt(first_ + kDeepCopiers)};
+#pragma unroll
+      for (int c = 0; c < kDeepTile / kDeepCopiers; ++c) {
+        if (first_ + kDeepCopiers * c < lines_) {
+          CopyAsync4(to + at[c % 2] + c / 2 * (8 * 4 * kDeepStage), from, bytes);
+        }
+        from += step_;
+      }
+    } else {
+#pragma unroll
+      for (int c = 0; c < kDeepStage / kDeepCopiers; ++c) {
+        const uint32_t bytes = kDeepCopiers * c < left_ ? 4 : 0;
+        const uint32_t at = to + (first_ + kDeepCopiers * c) * (4 * kDeepTile) + 4 * lane_;
+        if (lane_ < lines_) CopyAsync4(at, from, bytes);
+        if (lane_ + 32 < lines_) CopyAsync4(at + 128, from + 32, bytes);
+        from += step_;
+      }
+    }
+    from_ += next_stage_;
+    left_ -= kDeepStage;
+  }
+
+ private:
+  __device__ __forceinline__ uint32_t RowAt(int row) const {
+    return row * (4 * kDeepStage) + ((lane_ / 4) ^ (row % 8)) * 16 + lane_ % 4 * 4;
+  }
+
+  bool along_;
+  int lines_;
+  int lane_;
+  int first_;  // line, or product of a stage
+  int64_t left_;
+  const float* from_;
+  int64_t step_;
+  int64_t next_stage_;
+};
+
+__device__ __forceinline__ void DeepFeedCopies(const DeepGemm& g, const DeepPiece& piece,
+                                               int thread, DeepRing ring) {
+  ring.parity = 1;
+  DeepCopier a(g.a, piece.batch, piece.row, piece.begin, g.p.k, thread);
+  DeepCopier b(g.b, piece.batch, piece.column, piece.begin, g.p.k, thread);
+  for (int s = 0; s < piece.stages; ++s) {
+    BarrierWait(ring.Empty(), ring.parity);
+    a.Copy(ring.Stage());
+    b.Copy(ring.Stage() + kDeepOperandBytes);
+    BarrierArriveAfterCopies(ring.Full());
+    ring.GoOn();
+  }
+  WaitForCopies();
+}
+
+// Where quads of lines lie among those of a product: turned ones by the product's granule of four,
+// so that neither those that turn nor those that multiply meet in a bank.
+__device__ __forceinline__ int DeepUnit(int quad, int granule, bool turned) {
+  return turned ? quad ^ granule : quad;
+}
+
+// Turns 4 x 4 elements of an operand, [line][k] with the swizzle of 128 bytes to [k][line].
+struct DeepTurner {
+  uint32_t from;
+  uint32_t to;
+  float4 held[4];
+
+  __device__ __forceinline__ explicit DeepTurner(int thread) {
+    const int granule = thread % 8;
+    const int quad = thread / 8;
+    // Lines 4 * quad + e: e flips the low bits of the unit.
+    from = 4 * quad * (4 * kDeepStage);
+    unit = granule ^ (quad % 2 * 4);
+    to = 4 * granule * (4 * kDeepTile) + DeepUnit(quad, granule, true) * 16;
+  }
+  __device__ __forceinline__ void Load(uint32_t operand) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      held[e] = LoadShared4(operand + from + e * (4 * kDeepStage) + (unit ^ e) * 16);
+    }
+  }
+  __device__ __forceinline__ void Store(uint32_t operand) const {
+    constexpr int kPitch = 4 * kDeepTile;
+    const uint32_t at = operand + to;
+    StoreShared4(at, make_float4(held[0].x, held[1].x, held[2].x, held[3].x));
+    StoreShared4(at + kPitch, make_float4(held[0].y, held[1].y, held[2].y, held[3].y));
+    StoreShared4(at + 2 * kPitch, make_float4(held[0].z, held[1].z, held[2].z, held[3].z));
+    StoreShared4(at + 3 * kPitch, make_float4(held[0].w, held[1].w, held[2].w, held[3].w));
+  }
+
+  int unit;
+};
+
+// Turns every stage in its place.
+__device__ __forceinline__ void DeepTurn(const DeepGemm& g, const DeepPiece& piece, int thread,
+                                         DeepRing ring) {
+  DeepTurner a(thread);
+  DeepTurner b(thread);
+  for (int s = 0; s < piece.stages; ++s) {
+    BarrierWait(ring.Full(), ring.parity);
+    if (g.a.along) a.Load(ring.Stage());
+    if (g.b.along) b.Load(ring.Stage() + kDeepOperandBytes);
+    asm volatile("bar.sync 1, %0;" ::"n"(32 * kDeepTurners) : "memory");
+    if (g.a.along) a.Store(ring.Stage());
+    if (g.b.along) b.Store(ring.Stage() + kDeepOperandBytes);
+    OrderBoxesBehindStores();
+    BarrierArrive(ring.Turned());
+    ring.GoOn();
+  }
+}
+
+}  // namespace gemm
+
+#endif  // GEMMD_KERNELS_FAMILIES_DEEP_FEED_CUH_
