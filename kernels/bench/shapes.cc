@@ -272,8 +272,8 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
       cases.Add("dealt", 68, 196, 1100, 2,
                 {.transpose_a = a, .transpose_b = b, .beta = 1, .alignment_bytes = 256});
     }
-    cases.Add("dealt", 20, 130, 2049, 50, {.broadcast_b = true, .beta = -1});
-    cases.Add("dealt", 60, 64, 40000, 2,
+    cases.Add("dealt", 17, 130, 2049, 42, {.broadcast_b = true, .beta = -1});
+    cases.Add("dealt", 60, 64, 20000, 1,
               {.transpose_b = true, .padding = 4, .alpha = 2, .alignment_bytes = 16});
     // One tile, of rows of every alignment.
     AddTransposes(cases, 63, 64, 32773);

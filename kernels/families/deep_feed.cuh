@@ -159,35 +159,37 @@ __device__ __forceinline__ int DeepUnit(int quad, int granule, bool turned) {
 }
 
 // Turns 4 x 4 elements of an operand, [line][k] with the swizzle of 128 bytes to [k][line].
-struct DeepTurner {
-  uint32_t from;
-  uint32_t to;
-  float4 held[4];
-
+class DeepTurner {
+ public:
   __device__ __forceinline__ explicit DeepTurner(int thread) {
     const int granule = thread % 8;
     const int quad = thread / 8;
-    // Lines 4 * quad + e: e flips the low bits of the unit.
-    from = 4 * quad * (4 * kDeepStage);
-    unit = granule ^ (quad % 2 * 4);
-    to = 4 * granule * (4 * kDeepTile) + DeepUnit(quad, granule, true) * 16;
+    from_ = 4 * quad * (4 * kDeepStage);
+    unit_ = granule ^ (quad % 2 * 4);  // the line within its quad flips the low bits
+    to_ = 4 * granule * kPitch + DeepUnit(quad, granule, true) * 16;
   }
+
   __device__ __forceinline__ void Load(uint32_t operand) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      held[e] = LoadShared4(operand + from + e * (4 * kDeepStage) + (unit ^ e) * 16);
+      held_[e] = LoadShared4(operand + from_ + e * (4 * kDeepStage) + (unit_ ^ e) * 16);
     }
   }
   __device__ __forceinline__ void Store(uint32_t operand) const {
-    constexpr int kPitch = 4 * kDeepTile;
-    const uint32_t at = operand + to;
-    StoreShared4(at, make_float4(held[0].x, held[1].x, held[2].x, held[3].x));
-    StoreShared4(at + kPitch, make_float4(held[0].y, held[1].y, held[2].y, held[3].y));
-    StoreShared4(at + 2 * kPitch, make_float4(held[0].z, held[1].z, held[2].z, held[3].z));
-    StoreShared4(at + 3 * kPitch, make_float4(held[0].w, held[1].w, held[2].w, held[3].w));
+    const uint32_t at = operand + to_;
+    StoreShared4(at, make_float4(held_[0].x, held_[1].x, held_[2].x, held_[3].x));
+    StoreShared4(at + kPitch, make_float4(held_[0].y, held_[1].y, held_[2].y, held_[3].y));
+    StoreShared4(at + 2 * kPitch, make_float4(held_[0].z, held_[1].z, held_[2].z, held_[3].z));
+    StoreShared4(at + 3 * kPitch, make_float4(held_[0].w, held_[1].w, held_[2].w, held_[3].w));
   }
 
-  int unit;
+ private:
+  static constexpr int kPitch = 4 * kDeepTile;
+
+  uint32_t from_;
+  uint32_t to_;
+  int unit_;
+  float4 held_[4];
 };
 
 // Turns every stage in its place.
