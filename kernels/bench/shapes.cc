@@ -248,6 +248,19 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
   cases.Add("lanes", 1501, 16, 2049, 2, {.transpose_b = true, .padding = 4, .beta = 1});
   cases.Add("lanes", 3, 4101, 260, 17, {.broadcast_b = true, .beta = 1});
   cases.Add("lanes", 5, 130, 20000, 2, {.transpose_b = true, .padding = 1, .alpha = 2});
+  // Strips of 16 in chunks: two, a few, and more than a cluster has.
+  AddTransposes(cases, 23, 950, 1030);
+  AddTransposes(cases, 266, 19, 1501);
+  AddTransposes(cases, 31, 59, 2573);
+  // One row, and one result, of any alignment and in any number of chunks.
+  AddTransposes(cases, 1, 1503, 2049);
+  cases.Add("line", 1, 4097, 771, 3, {.padding = 1, .alpha = 2, .beta = -1});
+  cases.Add("line", 1, 515, 3001, 1, {});
+  cases.Add("line", 2051, 1, 517, 1, {.transpose_a = true, .transpose_b = true, .beta = 1});
+  cases.Add("line", 1, 66, 300, 1100, {.padding = 1});
+  AddTransposes(cases, 1, 1, 9001);
+  cases.Add("dot", 1, 1, 131072, 2, {.alpha = 2, .alignment_bytes = 256});
+  cases.Add("dot", 1, 1, 515, 1100, {.beta = 1});
   // Rows of every alignment in matrices that begin at multiples of 16 bytes.
   for (int64_t narrow : {6, 14, 22, 34, 38}) {
     for (int which = 0; which < 4; ++which) {

@@ -16,7 +16,7 @@
 //   Up to 16 rows: 4 lanes, 32 of j, 2 or 3 stages of 33 to 57 KiB, up to two blocks a
 //   multiprocessor. Up to 32: 2 lanes, 64 of j; up to 64: 1 lane. One block, 2 or 3 stages of up to
 //   96 KiB. And 2 lanes with 16 of j, 8 x 4 results a thread, 4 stages of 48 KiB: strips so narrow
-//   that those of a short matrix fill the device, each with all of k.
+//   that those of a short matrix fill the device, with all of k or in chunks.
 //
 // A warp has a ring of its own, of steps of the matrix and of x, which lie as in memory, k
 // contiguous or not: 16 bytes are four products of a line, or four lines of a product. From 5 rows
@@ -24,16 +24,19 @@
 // the arithmetic; below by cp.async. A box cannot begin but at a multiple of 16 bytes (the copy
 // engine faults), so of a matrix whose rows do not, each fourth row goes into a box of its own,
 // from the 16-byte boundary before it on: rows of a box lie shifted by as many elements, 0 to 3,
-// and the reader takes single elements. x is copied first to where its rows are aligned, while the
+// and the reader takes single elements. x comes an element at a time up to 16 rows and where a
+// block has few products of k; else it is copied first to where its rows are aligned, while the
 // first boxes of the matrix are under way; only that of a tile of 64 x 64 comes shifted too. Up to
-// 8 rows with k contiguous, and where no engine is or matrices of a batch are shifted by different
-// distances, cp.async copies shifted rows, and x an element at a time. The same bits either way.
+// 8 rows, and where no engine is or matrices of a batch are shifted by different distances,
+// cp.async copies shifted rows, and x an element at a time. One row of a ragged matrix, and a
+// single result, have kernels without a ring (skinny_lines.cu). The same bits either way.
 //
 // Lanes are added by shuffles, warps through shared memory. k is cut into chunks where strips of j
 // do not fill the device, of more than 16 rows also of those strips alone that are left over when
 // the others fill it (LaneOrder). They are summed
 //   one by one     by the same block, where the batch fills the device;
-//   in a cluster   of two blocks, which write their sums to each other's shared memory;
+//   in a cluster   of two blocks, or of up to eight with few sums, which write these to each
+//                  other's shared memory, where all clusters find places at once;
 //   on their own   leaving their sums in the workspace to a second pass, elsewhere.
 // All add them in order, so they agree.
 //
@@ -67,6 +70,7 @@
 #include "kernels/families/pack_rows.h"
 #include "kernels/families/skinny.cuh"
 #include "kernels/families/skinny_cut.h"
+#include "kernels/families/skinny_lines.h"
 #include "kernels/families/tensor_boxes.h"
 
 namespace gemm {
@@ -140,7 +144,8 @@ struct Kernel {
   const void* function = nullptr;
   int step = 0;
   size_t shared_bytes = 0;
-  bool alone = false;  // a block fills a multiprocessor
+  bool alone = false;      // a block fills a multiprocessor
+  size_t spare_bytes = 0;  // with fewer stages
 };
 
 template <int I, bool kXAlong, bool kAlong, SkinnyFeed kFeed>
@@ -148,7 +153,8 @@ Kernel KernelOf() {
   if constexpr (HasSkinnyKernel(I, kXAlong, kFeed)) {
     using Shape = ShapeOf<I, kFeed>;
     return {reinterpret_cast<const void*>(&Skinny<I, kXAlong, kAlong, kFeed>), Shape::kStep,
-            Shape::kSharedBytes, Shape::kBlocks == 1};
+            Shape::kSharedBytes, Shape::kBlocks == 1,
+            size_t{Shape::kStages - Shape::kFewerStages} * Shape::kStageBytes};
   } else {
     return {};
   }
@@ -200,6 +206,7 @@ struct LaunchRecord {
   RowPacking packing;  // of x, if it has rows
   TensorBoxes boxes_x[kSkinnyQuarters];
   TensorBoxes boxes_matrix[kSkinnyQuarters];
+  SkinnyKind kind;
   SkinnyFeed feed;
   int rows_index;
   bool x_along;
@@ -235,6 +242,7 @@ LaunchRecord Record(const Problem& problem, const Operands& operands, const Plan
   g.x_column = cut.x.k_stride;
   g.x_batch = cut.x.batch_stride;
   g.x_16 = cut.x.aligned_16;
+  g.matrix_16 = cut.matrix.along && cut.matrix.aligned_16;
   g.matrix_row = cut.matrix.line_stride;
   g.matrix_column = cut.matrix.k_stride;
   g.matrix_batch = cut.matrix.batch_stride;
@@ -254,7 +262,7 @@ LaunchRecord Record(const Problem& problem, const Operands& operands, const Plan
                         .to = nullptr,
                         .pitch = x.along ? x.line_stride : x.k_stride};
     }
-    if (!cut.XIsQuartered()) {
+    if (!cut.XIsQuartered() && !cut.x_by_elements) {
       record.boxes_x[0] =
           x.Boxes(problem, g.x, rows, step, SwizzleOfX(kSkinnyRowCounts[cut.rows_index], x.along));
     }
@@ -270,11 +278,13 @@ LaunchRecord Record(const Problem& problem, const Operands& operands, const Plan
     g.box_step_matrix = cut.matrix.OneForAll(problem) ? 0 : 1;
   }
   g.x_is_packed = cut.packs_x;
+  g.x_by_elements = cut.x_by_elements;
   g.whole_strips = cut.order.whole_strips;
   g.chunks = static_cast<int>(cut.order.chunks);
-  g.chunk_blocks = cut.way == SkinnyWay::kOneByOne ? 1 : g.chunks;
+  g.chunk_blocks = static_cast<int>(cut.ChunkBlocks());
   g.chunk_length = cut.order.chunk_length;
   g.pitch = cut.pitch;
+  record.kind = cut.kind;
   record.feed = cut.feed;
   record.rows_index = cut.rows_index;
   record.x_along = cut.x.along;
@@ -285,10 +295,54 @@ LaunchRecord Record(const Problem& problem, const Operands& operands, const Plan
   record.planes = static_cast<unsigned>(std::min(problem.batch_count, kMaxGridZ));
   // Blocks of one wave do not share multiprocessors, and those that could are kept from it.
   const bool one_wave = int64_t{record.blocks} * record.planes <= plan.variant;
-  g.alone = KernelFor(cut).alone || one_wave;
+  g.alone = (cut.kind == SkinnyKind::kStrips && KernelFor(cut).alone) || one_wave;
   record.shared_bytes = KernelFor(cut).shared_bytes;
+  g.fewer_stages = plan.variant > 0 && !one_wave && KernelFor(cut).spare_bytes > 0;
+  if (g.fewer_stages) record.shared_bytes -= KernelFor(cut).spare_bytes;
   if (one_wave) record.shared_bytes = std::max(record.shared_bytes, kLoneSharedBytes);
   return record;
+}
+
+// The kernel of strips.
+cudaError_t LaunchStrips(const LaunchRecord& record, cudaStream_t stream) {
+  SkinnyGemm g = record.args;
+  const Kernel& kernel = KernelAt(record.rows_index, record.feed, record.x_along, record.along);
+  cudaLaunchAttribute attributes[2];
+  unsigned used = 0;
+  if (record.cluster) {
+    attributes[used].id = cudaLaunchAttributeClusterDimension;
+    attributes[used].val.clusterDim.x = static_cast<unsigned>(g.chunk_blocks);
+    attributes[used].val.clusterDim.y = 1;
+    attributes[used].val.clusterDim.z = 1;
+    ++used;
+  }
+  // Started while the one before ends, where its blocks have a multiprocessor to themselves
+  // and so cannot crowd.
+  if (g.alone) {
+    attributes[used].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[used].val.programmaticStreamSerializationAllowed = 1;
+    ++used;
+  }
+  cudaLaunchConfig_t launch = {};
+  launch.gridDim = dim3(record.blocks, 1, record.planes);
+  launch.blockDim = dim3(kSkinnyThreads);
+  launch.dynamicSmemBytes = record.shared_bytes;
+  launch.stream = stream;
+  launch.attrs = attributes;
+  launch.numAttrs = used;
+  CUtensorMap maps_x[kSkinnyQuarters] = {};
+  CUtensorMap maps_matrix[kSkinnyQuarters] = {};
+  for (int q = 0; q < kSkinnyQuarters; ++q) {
+    if (record.boxes_x[q].base != nullptr) {
+      GEMM_RETURN_IF_CUDA_ERROR(MakeTensorMap(record.boxes_x[q], &maps_x[q]));
+    }
+    if (record.boxes_matrix[q].base != nullptr) {
+      GEMM_RETURN_IF_CUDA_ERROR(MakeTensorMap(record.boxes_matrix[q], &maps_matrix[q]));
+    }
+  }
+  // Kernels of one map take the first.
+  void* parameters[] = {maps_x, maps_matrix, &g};
+  return cudaLaunchKernelExC(&launch, kernel.function, parameters);
 }
 
 // Adds the chunks of the strips that are cut.
@@ -390,6 +444,7 @@ class Family final : public KernelFamily {
     }
     if (HasBoxes(device)) GEMM_RETURN_IF_CUDA_ERROR(PrepareTensorMaps());
     GEMM_RETURN_IF_CUDA_ERROR(PreparePackRows());
+    GEMM_RETURN_IF_CUDA_ERROR(PrepareSkinnyLines(HasBoxes(device), kLoneSharedBytes));
     return PrepareAddChunks();
   }
 
@@ -434,43 +489,17 @@ class Family final : public KernelFamily {
         work += record.packing.matrices * record.packing.rows * record.packing.pitch;
       }
       if (record.second_pass) g.partial = work;
-      const Kernel& kernel = KernelAt(record.rows_index, record.feed, record.x_along, record.along);
-      cudaLaunchAttribute attributes[2];
-      unsigned used = 0;
-      if (record.cluster) {
-        attributes[used].id = cudaLaunchAttributeClusterDimension;
-        attributes[used].val.clusterDim.x = static_cast<unsigned>(g.chunk_blocks);
-        attributes[used].val.clusterDim.y = 1;
-        attributes[used].val.clusterDim.z = 1;
-        ++used;
+      switch (record.kind) {
+        case SkinnyKind::kDot:
+          GEMM_RETURN_IF_CUDA_ERROR(LaunchSkinnyDot(g, record.planes, stream));
+          break;
+        case SkinnyKind::kLine:
+          GEMM_RETURN_IF_CUDA_ERROR(LaunchSkinnyLine(g, record.planes, kLoneSharedBytes, stream));
+          break;
+        case SkinnyKind::kStrips:
+          GEMM_RETURN_IF_CUDA_ERROR(LaunchStrips(record, stream));
+          break;
       }
-      // Started while the one before ends, where its blocks have a multiprocessor to themselves
-      // and so cannot crowd.
-      if (g.alone) {
-        attributes[used].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-        attributes[used].val.programmaticStreamSerializationAllowed = 1;
-        ++used;
-      }
-      cudaLaunchConfig_t launch = {};
-      launch.gridDim = dim3(record.blocks, 1, record.planes);
-      launch.blockDim = dim3(kSkinnyThreads);
-      launch.dynamicSmemBytes = record.shared_bytes;
-      launch.stream = stream;
-      launch.attrs = attributes;
-      launch.numAttrs = used;
-      CUtensorMap maps_x[kSkinnyQuarters] = {};
-      CUtensorMap maps_matrix[kSkinnyQuarters] = {};
-      for (int q = 0; q < kSkinnyQuarters; ++q) {
-        if (record.boxes_x[q].base != nullptr) {
-          GEMM_RETURN_IF_CUDA_ERROR(MakeTensorMap(record.boxes_x[q], &maps_x[q]));
-        }
-        if (record.boxes_matrix[q].base != nullptr) {
-          GEMM_RETURN_IF_CUDA_ERROR(MakeTensorMap(record.boxes_matrix[q], &maps_matrix[q]));
-        }
-      }
-      // Kernels of one map take the first.
-      void* parameters[] = {maps_x, maps_matrix, &g};
-      GEMM_RETURN_IF_CUDA_ERROR(cudaLaunchKernelExC(&launch, kernel.function, parameters));
       if (record.second_pass) {
         GEMM_RETURN_IF_CUDA_ERROR(
             LaunchSecondPass(g, kSkinnyRowCounts[record.rows_index].Strip(), stream));

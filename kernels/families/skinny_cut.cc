@@ -5,19 +5,35 @@
 namespace gemm {
 namespace {
 
-constexpr int64_t kTogether = 2;         // blocks of a cluster
+// So many clusters of that many blocks find places at once on an H200, a block a multiprocessor.
+constexpr int64_t kClustersAtOnce[kMostTogether + 1] = {0, 132, 66, 39, 30, 20, 17, 15, 15};
 constexpr int64_t kFewBlocks = 132;      // leave some of a large device idle
 constexpr int64_t kEnoughBlocks = 1024;  // fill any device without a cut of k
 // Of a part of the workspace.
 constexpr int64_t kMostElements = (int64_t{64} << 20) / sizeof(float);
 
+// Up to so many products of a block x comes an element at a time in less time than it is packed.
+constexpr int64_t kShort = 768;
+constexpr int64_t kShortNarrow = 1024;  // in strips of 16
+
+// Whether it is better than packing x, where the matrix comes by boxes of each fourth row.
+bool ByElements(const Problem& problem, const SkinnyCut& cut) {
+  const LaneOrder& order = cut.order;
+  if (cut.rows > kMostSkinny) return false;
+  if (cut.rows <= 16 && !cut.matrix.Boxable(problem)) return true;
+  const bool narrow = order.strip == kNarrowStrip && !cut.matrix.Boxable(problem);
+  return order.whole_strips == 0 && order.chunk_length <= (narrow ? kShortNarrow : kShort) &&
+         order.strips * order.chunks * problem.batch_count <= kFewBlocks;
+}
+
 // The kernel's number of rows, the least that will do.
 int RowsIndex(const Problem& problem, const SkinnyCut& cut, SkinnyFeed feed) {
   // Wider strips give the same bits where they have all of k, in less time if a batch fills the
   // device with them.
-  const int64_t wide_blocks = TilesOf(cut.length, SkinnyStrip(cut.rows)) * problem.batch_count;
+  const int64_t wide_blocks =
+      TilesOf(cut.length, SkinnyStrip(cut.rows)) * cut.order.chunks * problem.batch_count;
   const bool narrow =
-      cut.order.strip == kNarrowStrip && feed != SkinnyFeed::kShifted && wide_blocks <= kFewBlocks;
+      cut.order.strip == kNarrowStrip && wide_blocks <= kFewBlocks && feed != SkinnyFeed::kShifted;
   // Elsewhere x would have to be packed, which costs a tile too much.
   const bool tile = feed == SkinnyFeed::kShiftedBoxes && cut.rows > kMostSkinny;
   const int64_t least = tile ? kMostSkinnyTile : cut.rows;
@@ -46,15 +62,20 @@ void ChooseFeed(const Problem& problem, bool boxes, SkinnyCut* cut) {
                              TilesOf(x.RowElements(problem), 4) * 4;
     const bool packable = !x_boxable && cut->rows <= kMostSkinny && elements <= kMostElements;
     if (packable) cut->packed_elements = elements;
-    if (cut->matrix.Boxable(problem) && (x_boxable || packable)) {
+    const bool shiftable = cut->rows > kMostShifted && cut->matrix.Quarterable(problem);
+    const bool by_elements = !x_boxable && shiftable && ByElements(problem, *cut);
+    if (cut->matrix.Boxable(problem) && !by_elements && (x_boxable || packable)) {
       take(SkinnyFeed::kBoxes);
       cut->packs_x = packable;
       return;
     }
-    if ((cut->rows > kMostShifted || !x.along) && cut->matrix.Quarterable(problem)) {
+    if (shiftable) {
       take(SkinnyFeed::kShiftedBoxes);
-      cut->packs_x = packable;
-      if (cut->XIsQuartered() ? x.Quarterable(problem) : x_boxable || packable) return;
+      cut->x_by_elements = by_elements;
+      cut->packs_x = packable && !by_elements;
+      if (cut->XIsQuartered() ? x.Quarterable(problem) : x_boxable || by_elements || packable) {
+        return;
+      }
     }
   }
   // Here x has to be lines with k contiguous, or is taken for them.
@@ -62,7 +83,7 @@ void ChooseFeed(const Problem& problem, bool boxes, SkinnyCut* cut) {
     x.along = true;
     x.aligned_16 = false;
   }
-  cut->packs_x = false;
+  cut->x_by_elements = cut->packs_x = false;
   take(SkinnyFeed::kShifted);
 }
 
@@ -142,16 +163,23 @@ SkinnyCut CutSkinny(const Problem& problem, bool clusters, bool boxes, bool a_16
       .length = length,
       .x = SkinnyOperand(problem, x_is_a, rows, rows <= kMostLines, x_is_a ? a_16 : b_16),
       .matrix = SkinnyOperand(problem, !x_is_a, length, false, x_is_a ? b_16 : a_16),
+      .kind = SkinnyKind::kStrips,
       .feed = SkinnyFeed::kShifted,
       .rows_index = 0,
       .order = LaneOrder(problem),
       .way = SkinnyWay::kOneByOne,
       .pitch = 0,
       .partial_elements = 0,
+      .x_by_elements = false,
       .packs_x = false,
       .packed_elements = 0,
   };
   ChooseFeed(problem, boxes, &cut);
+  if (rows == 1 && length == 1) {
+    cut.kind = SkinnyKind::kDot;
+  } else if (clusters && rows == 1 && !cut.matrix.along && !cut.matrix.aligned_16) {
+    cut.kind = SkinnyKind::kLine;
+  }
   LaneOrder& order = cut.order;
   if (const int strip = kSkinnyRowCounts[cut.rows_index].Strip(); strip != order.strip) {
     order.strip = strip;
@@ -168,7 +196,14 @@ SkinnyCut CutSkinny(const Problem& problem, bool clusters, bool boxes, bool a_16
   // Fits: few strips and few matrices.
   cut.pitch = TilesOf(length - order.whole_strips * order.strip, 4) * 4;
   const int64_t elements = order.chunks * rows * cut.pitch * problem.batch_count;
-  if (clusters && order.chunks == kTogether && order.whole_strips == 0) {
+  const SkinnyRowCount& kernel = kSkinnyRowCounts[cut.rows_index];
+  const bool two_a_multiprocessor =
+      kernel.rows <= 16 && (cut.feed == SkinnyFeed::kCopies || cut.feed == SkinnyFeed::kBoxes);
+  if (clusters && cut.kind == SkinnyKind::kStrips && order.whole_strips == 0 &&
+      order.chunks <= kMostTogether &&
+      (order.chunks == 2 || kernel.rows * kernel.Strip() <= kFewResults) &&
+      (order.strips * problem.batch_count <= kClustersAtOnce[order.chunks] ||
+       (order.chunks == 2 && two_a_multiprocessor))) {
     cut.way = SkinnyWay::kCluster;
   } else if (elements <= kMostElements) {
     cut.way = SkinnyWay::kSecondPass;

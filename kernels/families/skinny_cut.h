@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "kernels/families/skinny_gemm.h"
+#include "kernels/families/skinny_lines.h"
 #include "kernels/families/sum_order.h"
 #include "kernels/families/tensor_boxes.h"
 #include "kernels/gemm.h"
@@ -26,7 +27,7 @@ struct SkinnyRowCount {
   constexpr int Strip() const { return narrow ? kNarrowStrip : SkinnyStrip(rows); }
 };
 inline constexpr SkinnyRowCount kSkinnyRowCounts[] = {
-    {.rows = 1, .if_across = false, .if_shifted = true},
+    {.rows = 1, .if_across = false},
     {.rows = 4, .if_shifted = true},
     {.rows = 8, .if_shifted = true},
     {.rows = 16, .if_shifted = true, .if_shifted_boxes = true},
@@ -41,8 +42,7 @@ static_assert(kSkinnyRowCounts[kSkinnyCounts - 1].rows == kMostSkinnyTile);
 // So many rows are taken for lines with k contiguous, whatever they are.
 inline constexpr int kMostLines = 2;
 inline constexpr int kMostCopied = 4;  // more come by boxes
-// Of any alignment, and k contiguous in x; more come by boxes too, and by copies only where those
-// cannot.
+// Of any alignment; more come by boxes too, and by copies only where those cannot.
 inline constexpr int kMostShifted = 8;
 
 constexpr bool HasSkinnyKernel(int index, bool x_along, SkinnyFeed feed) {
@@ -97,6 +97,9 @@ struct SkinnyOperand {
 
 enum class SkinnyWay { kOneByOne, kCluster, kSecondPass };
 
+// Kernels of strips, or those of skinny_lines.h.
+enum class SkinnyKind { kStrips, kDot, kLine };
+
 // Which operand is x, how its steps come, and how the launch is cut.
 struct SkinnyCut {
   bool x_is_a;
@@ -104,12 +107,14 @@ struct SkinnyCut {
   int64_t length;
   SkinnyOperand x;
   SkinnyOperand matrix;
-  SkinnyFeed feed;
-  int rows_index;  // of kSkinnyRowCounts
+  SkinnyKind kind;
+  SkinnyFeed feed;  // of strips
+  int rows_index;   // of kSkinnyRowCounts
   LaneOrder order;
   SkinnyWay way;
   int64_t pitch;             // of sums in the workspace
   int64_t partial_elements;  // 0 but for a second pass
+  bool x_by_elements;        // though the matrix comes by boxes
   bool packs_x;              // copies x into the workspace first
   int64_t packed_elements;   // room for that, should the operands lie so that it is copied
 
@@ -117,9 +122,10 @@ struct SkinnyCut {
     return feed == SkinnyFeed::kShiftedBoxes &&
            kSkinnyRowCounts[rows_index].rows == kMostSkinnyTile;
   }
+  int64_t ChunkBlocks() const { return way == SkinnyWay::kOneByOne ? 1 : order.chunks; }
   int64_t Blocks() const {
-    return order.whole_strips +
-           (order.strips - order.whole_strips) * (way == SkinnyWay::kOneByOne ? 1 : order.chunks);
+    if (kind == SkinnyKind::kLine) return TilesOf(length, kLineStrip) * kLinePair * ChunkBlocks();
+    return order.whole_strips + (order.strips - order.whole_strips) * ChunkBlocks();
   }
 };
 

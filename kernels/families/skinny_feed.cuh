@@ -127,33 +127,43 @@ __device__ __forceinline__ void CopyPieces(const float* from, int64_t stride, in
   }
 }
 
-// The same an element at a time.
+// The same an element at a time, whatever the strides.
+template <typename Side, bool kWhole>
+__device__ __forceinline__ void CopyElements(const float* from, int64_t line_stride,
+                                             int64_t k_stride, int lines, int left, int thread,
+                                             uint32_t to) {
+  constexpr int kElements = Side::kRowElements;
+  // Threads side by side on a row, and rows at once.
+  constexpr int kWide = kElements > 16 ? 32 : kElements > 8 ? 16 : kElements > 4 ? 8 : 4;
+  constexpr int kDeep = 32 / kWide;
+  constexpr int kTurns = Side::kRows / kDeep;
+  static_assert(Side::kRows % kDeep == 0);
+  const int64_t stride = Side::kAlong ? line_stride : k_stride;
+  const int64_t step = Side::kAlong ? k_stride : line_stride;
+#pragma unroll
+  for (int at = thread % kWide; at < kElements; at += kWide) {
+    if (!Side::kAlong && at >= lines) break;
+    const float* next = from + thread / kWide * stride + at * step;
+#pragma unroll 8
+    for (int c = 0; c < kTurns; ++c) {
+      const int row = thread / kWide + kDeep * c;
+      if (Side::kAlong && row >= lines) break;
+      const bool any = kWhole || (Side::kAlong ? at : row) < left;
+      CopyAsync4(to + 16 * Side::UnitAt(row, at / 4) + 4 * (at % 4), any ? next : from,
+                 any ? 4 : 0);
+      next += kDeep * stride;
+      asm volatile("" : "+l"(next));
+    }
+  }
+}
 template <typename Side>
 __device__ __forceinline__ void CopyElements(const float* from, int64_t line_stride,
                                              int64_t k_stride, int lines, int left, int thread,
                                              uint32_t to) {
-  constexpr int kWide = Side::kRowElements;
-  constexpr int kElements = Side::kRows * kWide;
-  constexpr int kTurns = (kElements + 31) / 32;
-  constexpr bool kDown = 32 % kWide == 0;
-  const int64_t stride = Side::kAlong ? line_stride : k_stride;
-  const int64_t step = Side::kAlong ? k_stride : line_stride;
-  const float* next = from + thread / kWide * stride + thread % kWide * step;
-#pragma unroll 4
-  for (int c = 0; c < kTurns; ++c) {
-    const int element = thread + 32 * c;
-    const int row = element / kWide;
-    const int at = element % kWide;
-    const float* source = kDown ? next : from + row * stride + at * step;
-    if ((kElements % 32 == 0 || element < kElements) && (Side::kAlong ? row : at) < lines) {
-      const bool any = (Side::kAlong ? at : row) < left;
-      CopyAsync4(to + 16 * Side::UnitAt(row, at / 4) + 4 * (at % 4), any ? source : from,
-                 any ? 4 : 0);
-    }
-    if constexpr (kDown) {
-      next += 32 / kWide * stride;
-      asm volatile("" : "+l"(next));
-    }
+  if (left >= Side::kStep) {
+    CopyElements<Side, true>(from, line_stride, k_stride, lines, left, thread, to);
+  } else {
+    CopyElements<Side, false>(from, line_stride, k_stride, lines, left, thread, to);
   }
 }
 

@@ -13,6 +13,9 @@
 namespace gemm {
 
 inline constexpr int kSkinnyThreads = 32 * kLaneWarps;
+// Blocks of a cluster, of few sums: what more than two exchange in less time than a second pass.
+inline constexpr int kMostTogether = 8;
+inline constexpr int kFewResults = 512;
 
 // How steps come into shared memory.
 enum class SkinnyFeed {
@@ -77,6 +80,9 @@ struct SkinnyShape {
                                  : kQuartered ? (kRows == 32 || kRows == 64 ? 2 : 3)
                                  : kShifted   ? (kRows <= 48 ? 3 : 2)
                                               : (kRows <= 4 || kRows > 32 ? 3 : 2);
+  // With these, two blocks of any alignment find room on a multiprocessor, which is faster where
+  // there are more of them than multiprocessors, and slower where not.
+  static constexpr int kFewerStages = kShifted && kRows <= 4 ? 2 : kStages;
   // Granules in the body of a lane's loop: it should fit the instruction cache.
   static constexpr int kUnrolled = kThreadRows * kThreadColumns <= 64 ? kGranules : 2;
   static constexpr int kMatrixBytes =
@@ -87,10 +93,13 @@ struct SkinnyShape {
                                      : (4 * kRows * kStep + 127) / 128 * 128;
   // Of x; boxes with a swizzle begin at multiples of 1024 bytes.
   static_assert(kLaneWarps * kStages * kMatrixBytes % 1024 == 0);
-  static constexpr int kRingBytes = kLaneWarps * kStages * (kMatrixBytes + kXBytes);
+  static constexpr int kStageBytes = kLaneWarps * (kMatrixBytes + kXBytes);
+  static constexpr int kRingBytes = kStages * kStageBytes;
 
   static constexpr int kTotalsAt = kRingBytes;  // of the block, or of its share of a cluster's
-  static constexpr int kBarriersAt = kTotalsAt + 4 * kRows * (kStrip + 2);
+  // More than two blocks share few results, in columns that may be of uneven numbers.
+  static constexpr int kTogether = kRows * kStrip <= kFewResults ? kMostTogether : 2;
+  static constexpr int kBarriersAt = kTotalsAt + 4 * kRows * (kStrip + 2 * kTogether);
   static constexpr size_t kSharedBytes = kBarriersAt + 8 * kLaneWarps * kStages;
 };
 
@@ -107,10 +116,13 @@ struct SkinnyGemm {
   int64_t matrix_column;
   int64_t matrix_batch;
   bool x_is_a;
-  bool alone;        // no two blocks of the launch share a multiprocessor
-  bool x_is_packed;  // by the kernel before
-  bool x_16;         // four elements in a row, along what is contiguous, are 16-byte aligned
-  int box_step_x;    // from one matrix of the batch to the next: 1, or 0 if they share one
+  bool fewer_stages;
+  bool alone;          // no two blocks of the launch share a multiprocessor
+  bool x_is_packed;    // by the kernel before
+  bool x_by_elements;  // though the matrix comes by boxes
+  bool x_16;           // four elements in a row, along what is contiguous, are 16-byte aligned
+  bool matrix_16;      // so they are, and that is k
+  int box_step_x;      // from one matrix of the batch to the next: 1, or 0 if they share one
   int box_step_matrix;
   int64_t whole_strips;  // the first ones, of which a block has all of k
   int chunks;            // of each of the others

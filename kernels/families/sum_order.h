@@ -22,8 +22,8 @@
 //                      products each in turn. Lanes are added as a warp's shuffles do (lane i
 //                      and i + 2, then 1), the warps in order, the chunks in order. Beyond 16
 //                      rows or columns, strips of 64 that fill whole waves may be one chunk, and
-//                      from 17 to 32 strips of 16 that fit one wave. For at most 40 rows or
-//                      columns, and for results up to 64 x 64 with k from 32768 on.
+//                      from 17 to 32 strips are of 16 where these, or chunks of them, fit one
+//                      wave. For up to 40 rows or columns, or 64 x 64 with k from 32768 on.
 //
 //   dealt_chunks       k in chunks, each dealt out to 4 ways in blocks of 8 products: way w has
 //                      every fourth block from the w-th on. The ways are added in order; the
@@ -340,9 +340,15 @@ struct LaneOrder {
     strip = SkinnyStrip(narrow);
     strips = TilesOf(wide, strip);
     double least = 0;
+    // Numbers that differ by a quarter; of more than 16 rows the largest too.
+    const int64_t most_chunks =
+        std::clamp<int64_t>(few_rows ? k / kLaneRound : TilesOf(k, kLaneRound), 1, 256);
+    const auto after = [few_rows, most_chunks](int64_t chunks_at_most) {
+      const int64_t more = chunks_at_most + std::max<int64_t>(1, chunks_at_most / 4);
+      return few_rows || chunks_at_most == most_chunks ? more : std::min(more, most_chunks);
+    };
     const auto consider = [&](int64_t whole) {
-      for (int64_t most = 1; most <= 256 && (most == 1 || k / most >= kLaneRound);
-           most += most < 8 ? 1 : most / 4) {
+      for (int64_t most = 1; most <= most_chunks; most = after(most)) {
         const int64_t length = TilesOf(TilesOf(k, most), kLaneRound) * kLaneRound;
         const int64_t count = TilesOf(k, length);  // fewer where they come out longer
         const auto blocks = static_cast<double>((strips - whole) * count);
@@ -366,16 +372,31 @@ struct LaneOrder {
     const int64_t whole = strips / kMultiprocessors * kMultiprocessors;
     if (!few_rows && whole > 0 && whole < strips) consider(whole);
     if (chunks == 1) whole_strips = 0;
-    // Narrower strips may fill a wave with all of k. A product of one takes this part of a wide
-    // one.
-    constexpr double kOfWide = 0.3;
-    if (LanesOf(narrow) == 2 && TilesOf(wide, kNarrowStrip) <= kMultiprocessors &&
-        kOfWide * static_cast<double>(k) + begin < least) {
-      strip = kNarrowStrip;
-      strips = TilesOf(wide, strip);
-      whole_strips = 0;
-      chunks = 1;
-      chunk_length = TilesOf(k, kLaneRound) * kLaneRound;
+    // Of a single result chunks alone are shared out.
+    if (wide == 1) {
+      chunk_length = TilesOf(TilesOf(k, 256), kLaneRound) * kLaneRound;
+      chunks = TilesOf(k, chunk_length);
+    }
+    // Narrower strips may fit one wave, with all of k or in chunks. A product of one takes this
+    // part of a wide one.
+    constexpr double kOfWide = 0.24;
+    const int64_t narrow_strips = TilesOf(wide, kNarrowStrip);
+    for (int64_t most = 1; LanesOf(narrow) == 2 && most <= most_chunks; most = after(most)) {
+      const int64_t length = TilesOf(TilesOf(k, most), kLaneRound) * kLaneRound;
+      const int64_t count = TilesOf(k, length);
+      if (narrow_strips * count > kMultiprocessors) break;
+      const double time = kOfWide * static_cast<double>(count > 1 ? length : k) + begin +
+                          (count > 2   ? second_pass
+                           : count > 1 ? cluster
+                                       : 0);
+      if (time < least) {
+        strip = kNarrowStrip;
+        strips = narrow_strips;
+        whole_strips = 0;
+        chunks = count;
+        chunk_length = length;
+        least = time;
+      }
     }
   }
 

@@ -486,7 +486,7 @@ TEST(SumOrder, CutsLanesByTheDeviceThatTheyFill) {
   EXPECT_EQ(chunks(32, 4096, 4096), 2);
   EXPECT_EQ(chunks(6144, 4, 2048), 1);
   EXPECT_EQ(chunks(8, 14336, 4096), 1);
-  EXPECT_EQ(chunks(35, 8457, 4096), 8);
+  EXPECT_EQ(chunks(35, 8457, 4096), 16);
   EXPECT_EQ(chunks(35, 700, 2048), 8);
   EXPECT_EQ(chunks(1, 100, 255), 1);
   EXPECT_EQ(chunks(1, 100, 256), 1);
@@ -536,7 +536,7 @@ TEST(SumOrder, LeavesLanesOfWholeWavesUncut) {
   EXPECT_EQ(order(35, 8457, 4096).strips, 133);
   EXPECT_EQ(order(35, 8457, 4096).whole_strips, 132);
   EXPECT_EQ(order(35, 8457, 4096).LengthAt(131, 4096), 4096);
-  EXPECT_EQ(order(35, 8457, 4096).LengthAt(132, 4096), 512);
+  EXPECT_EQ(order(35, 8457, 4096).LengthAt(132, 4096), 256);
   EXPECT_EQ(order(32, 14336, 4096).whole_strips, 132);
   EXPECT_EQ(order(32, 4096, 4096).whole_strips, 0);
   // One wave of strips of 64.
@@ -545,8 +545,8 @@ TEST(SumOrder, LeavesLanesOfWholeWavesUncut) {
   EXPECT_EQ(order(8, 14336, 4096).whole_strips, 0);
 }
 
-// Strips of 16 that fit one wave have all of k, unless k is so long that chunks are worth a second
-// pass.
+// Strips of 16 that fit one wave have all of k, unless chunks of them do too, or k is so long that
+// wide strips in chunks take less time.
 TEST(SumOrder, TakesNarrowStripsOfLanesWhereTheyFitAWave) {
   const auto order = [](int64_t m, int64_t n, int64_t k) {
     return LaneOrder(DenseProblem(DType::kF32, m, n, k));
@@ -556,6 +556,11 @@ TEST(SumOrder, TakesNarrowStripsOfLanesWhereTheyFitAWave) {
   EXPECT_EQ(order(1760, 32, 1760).chunks, 1);
   EXPECT_EQ(order(17, 2112, 1000).strips, 132);
   EXPECT_EQ(order(17, 2113, 1000).strip, 64);
+  EXPECT_EQ(order(953, 19, 1125).strip, 16);
+  EXPECT_EQ(order(953, 19, 1125).chunks, 2);
+  EXPECT_EQ(order(19, 266, 2807).strips, 17);
+  EXPECT_EQ(order(19, 266, 2807).chunks, 6);
+  EXPECT_EQ(order(31, 59, 7098).chunks, 28);
   EXPECT_EQ(order(16, 1760, 1760).strip, 32);
   EXPECT_EQ(order(33, 1760, 1760).strip, 64);
   EXPECT_EQ(order(32, 1760, 100000).strip, 64);
@@ -610,9 +615,11 @@ TEST(Families, KeepRoomToPackANarrowOperand) {
   const Problem even = DenseProblem(DType::kF32, 32, 1760, 1760);
   EXPECT_EQ(plan(even, 256).launches, 1);
   EXPECT_EQ(plan(even, 256).workspace_bytes, 0u);
-  const Problem odd = DenseProblem(DType::kF32, 31, 1761, 1761);
-  EXPECT_EQ(plan(odd, 256).launches, 2);
-  EXPECT_EQ(plan(odd, 256).workspace_bytes, size_t{4} * 31 * 1764);
+  const Problem odd = DenseProblem(DType::kF32, 31, 4096, 4097);
+  EXPECT_EQ(plan(odd, 256).launches, 3);
+  // Not where it takes as long to pack it as to copy its elements from where they are.
+  EXPECT_EQ(plan(DenseProblem(DType::kF32, 31, 2001, 601), 256).launches, 1);
+  EXPECT_EQ(plan(DenseProblem(DType::kF32, 12, 4097, 4097), 256).launches, 1);
   Problem batch = DenseProblem(DType::kF32, 1760, 31, 1760, 4);
   EXPECT_EQ(plan(batch, 256).workspace_bytes, size_t{4} * 1760 * 32 * 4);
   batch.b.batch_stride = 0;

@@ -224,13 +224,14 @@ std::vector<float> ResultInOrder(NumericsClass numerics, const Problem& problem,
 // A class is a promise about bits, so it is checked against its definition, not only kernel against
 // kernel.
 TEST_F(GpuTest, KernelsSumAsTheirClassDefines) {
-  // The last four have rows of every alignment, which come by copies or by boxes.
+  // Many have rows of every alignment, which come by copies or by boxes.
   const int64_t shapes[][3] = {
-      {67, 45, 333},    {300, 200, 1111},  {9, 600, 2100},   {600, 30, 700},  {64, 64, 33000},
-      {600, 1100, 700}, {12, 33000, 131},  {700, 900, 141},  {3, 45, 5000},   {600, 2, 333},
-      {1, 1, 90000},    {40, 700, 3000},   {24, 1100, 600},  {16, 520, 3001}, {1100, 13, 900},
-      {33, 2100, 1000}, {33, 8457, 600},   {7, 603, 901},    {14, 603, 901},  {31, 601, 701},
-      {62, 61, 33001},  {1130, 1090, 333}, {1023, 1025, 299}};
+      {67, 45, 333},    {300, 200, 1111},  {9, 600, 2100},    {600, 30, 700},  {64, 64, 33000},
+      {600, 1100, 700}, {12, 33000, 131},  {700, 900, 141},   {3, 45, 5000},   {600, 2, 333},
+      {1, 1, 90000},    {40, 700, 3000},   {24, 1100, 600},   {16, 520, 3001}, {1100, 13, 900},
+      {33, 2100, 1000}, {33, 8457, 600},   {7, 603, 901},     {14, 603, 901},  {31, 601, 701},
+      {62, 61, 33001},  {1130, 1090, 333}, {1023, 1025, 299}, {1, 1503, 2901}, {1, 1, 1003},
+      {19, 266, 2807},  {950, 31, 1125}};
   std::set<NumericsClass> seen;
   for (const auto& shape : shapes) {
     for (const bool transposed : {false, true}) {
