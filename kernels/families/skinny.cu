@@ -26,10 +26,11 @@
 // from the 16-byte boundary before it on: rows of a box lie shifted by as many elements, 0 to 3,
 // and the reader takes single elements. x comes an element at a time up to 16 rows and where a
 // block has few products of k; else it is copied first to where its rows are aligned, while the
-// first boxes of the matrix are under way; only that of a tile of 64 x 64 comes shifted too. Up to
-// 8 rows, and where no engine is or matrices of a batch are shifted by different distances,
-// cp.async copies shifted rows, and x an element at a time. One row of a ragged matrix, and a
-// single result, have kernels without a ring (skinny_lines.cu). The same bits either way.
+// first boxes of the matrix are under way. Up to 8 rows, for a tile of 64 x 64, which `deep`
+// computes where there is an engine, and where none is or matrices of a batch are shifted by
+// different distances, cp.async copies shifted rows, and x an element at a time. One row of a
+// ragged matrix, and a single result, have kernels without a ring (skinny_lines.cu). The same bits
+// either way.
 //
 // Lanes are added by shuffles, warps through shared memory. k is cut into chunks where strips of j
 // do not fill the device, of more than 16 rows also of those strips alone that are left over when
@@ -117,7 +118,7 @@ constexpr int64_t kMaxGridX = (int64_t{1} << 31) - 1;
 constexpr int64_t kMaxGridZ = 65535;
 constexpr size_t kLoneSharedBytes = size_t{117} << 10;  // more than half of a multiprocessor's
 
-// Of one operand.
+// Of the matrix.
 template <int kCount>
 struct SkinnyMaps {
   CUtensorMap of[kCount];
@@ -127,7 +128,7 @@ constexpr int kMaps = ShapeOf<I, kFeed>::kQuartered ? kSkinnyQuarters : 1;
 
 template <int I, bool kXAlong, bool kAlong, SkinnyFeed kFeed>
 __global__ void __launch_bounds__(kSkinnyThreads, ShapeOf<I, kFeed>::kBlocks)
-    Skinny(const __grid_constant__ SkinnyMaps<kMaps<I, kFeed>> maps_x,
+    Skinny(const __grid_constant__ CUtensorMap map_x,
            const __grid_constant__ SkinnyMaps<kMaps<I, kFeed>> maps_matrix,
            const __grid_constant__ SkinnyGemm g) {
   using Shape = ShapeOf<I, kFeed>;
@@ -135,7 +136,7 @@ __global__ void __launch_bounds__(kSkinnyThreads, ShapeOf<I, kFeed>::kBlocks)
     SkinnyMultiply<Shape, kXAlong, kAlong>(g, nullptr, nullptr);
   } else {
 #if __CUDA_ARCH__ >= 900
-    SkinnyMultiply<Shape, kXAlong, kAlong>(g, maps_x.of, maps_matrix.of);
+    SkinnyMultiply<Shape, kXAlong, kAlong>(g, &map_x, maps_matrix.of);
 #endif
   }
 }
@@ -204,7 +205,7 @@ size_t PartialBytes(const SkinnyCut& cut) {
 struct LaunchRecord {
   SkinnyGemm args;
   RowPacking packing;  // of x, if it has rows
-  TensorBoxes boxes_x[kSkinnyQuarters];
+  TensorBoxes boxes_x;
   TensorBoxes boxes_matrix[kSkinnyQuarters];
   SkinnyKind kind;
   SkinnyFeed feed;
@@ -262,8 +263,8 @@ LaunchRecord Record(const Problem& problem, const Operands& operands, const Plan
                         .to = nullptr,
                         .pitch = x.along ? x.line_stride : x.k_stride};
     }
-    if (!cut.XIsQuartered() && !cut.x_by_elements) {
-      record.boxes_x[0] =
+    if (!cut.x_by_elements) {
+      record.boxes_x =
           x.Boxes(problem, g.x, rows, step, SwizzleOfX(kSkinnyRowCounts[cut.rows_index], x.along));
     }
     if (cut.feed == SkinnyFeed::kBoxes) {
@@ -271,7 +272,6 @@ LaunchRecord Record(const Problem& problem, const Operands& operands, const Plan
           cut.matrix.Boxes(problem, g.matrix, strip, step, SwizzleOfMatrix(step, cut.matrix.along));
     }
     for (int q = 0; q < kSkinnyQuarters && cut.feed == SkinnyFeed::kShiftedBoxes; ++q) {
-      if (cut.XIsQuartered()) record.boxes_x[q] = x.QuarterBoxes(problem, g.x, q, rows, step);
       record.boxes_matrix[q] = cut.matrix.QuarterBoxes(problem, g.matrix, q, strip, step);
     }
     g.box_step_x = x.OneForAll(problem) ? 0 : 1;
@@ -330,18 +330,18 @@ cudaError_t LaunchStrips(const LaunchRecord& record, cudaStream_t stream) {
   launch.stream = stream;
   launch.attrs = attributes;
   launch.numAttrs = used;
-  CUtensorMap maps_x[kSkinnyQuarters] = {};
+  CUtensorMap map_x = {};
   CUtensorMap maps_matrix[kSkinnyQuarters] = {};
+  if (record.boxes_x.base != nullptr) {
+    GEMM_RETURN_IF_CUDA_ERROR(MakeTensorMap(record.boxes_x, &map_x));
+  }
   for (int q = 0; q < kSkinnyQuarters; ++q) {
-    if (record.boxes_x[q].base != nullptr) {
-      GEMM_RETURN_IF_CUDA_ERROR(MakeTensorMap(record.boxes_x[q], &maps_x[q]));
-    }
     if (record.boxes_matrix[q].base != nullptr) {
       GEMM_RETURN_IF_CUDA_ERROR(MakeTensorMap(record.boxes_matrix[q], &maps_matrix[q]));
     }
   }
   // Kernels of one map take the first.
-  void* parameters[] = {maps_x, maps_matrix, &g};
+  void* parameters[] = {&map_x, maps_matrix, &g};
   return cudaLaunchKernelExC(&launch, kernel.function, parameters);
 }
 
@@ -484,7 +484,7 @@ class Family final : public KernelFamily {
       auto* work = static_cast<float*>(workspace);
       if (record.packing.rows > 0) {
         record.packing.to = work;
-        record.boxes_x[0].base = work;
+        record.boxes_x.base = work;
         GEMM_RETURN_IF_CUDA_ERROR(LaunchPackRows(record.packing, stream));
         work += record.packing.matrices * record.packing.rows * record.packing.pitch;
       }

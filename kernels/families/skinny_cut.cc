@@ -19,7 +19,6 @@ constexpr int64_t kShortNarrow = 1024;  // in strips of 16
 // Whether it is better than packing x, where the matrix comes by boxes of each fourth row.
 bool ByElements(const Problem& problem, const SkinnyCut& cut) {
   const LaneOrder& order = cut.order;
-  if (cut.rows > kMostSkinny) return false;
   if (cut.rows <= 16 && !cut.matrix.Boxable(problem)) return true;
   const bool narrow = order.strip == kNarrowStrip && !cut.matrix.Boxable(problem);
   return order.whole_strips == 0 && order.chunk_length <= (narrow ? kShortNarrow : kShort) &&
@@ -34,11 +33,8 @@ int RowsIndex(const Problem& problem, const SkinnyCut& cut, SkinnyFeed feed) {
       TilesOf(cut.length, SkinnyStrip(cut.rows)) * cut.order.chunks * problem.batch_count;
   const bool narrow =
       cut.order.strip == kNarrowStrip && wide_blocks <= kFewBlocks && feed != SkinnyFeed::kShifted;
-  // Elsewhere x would have to be packed, which costs a tile too much.
-  const bool tile = feed == SkinnyFeed::kShiftedBoxes && cut.rows > kMostSkinny;
-  const int64_t least = tile ? kMostSkinnyTile : cut.rows;
   int index = 0;
-  while (kSkinnyRowCounts[index].rows < least || kSkinnyRowCounts[index].narrow != narrow ||
+  while (kSkinnyRowCounts[index].rows < cut.rows || kSkinnyRowCounts[index].narrow != narrow ||
          !HasSkinnyKernel(index, cut.x.along, feed)) {
     ++index;
   }
@@ -56,11 +52,11 @@ void ChooseFeed(const Problem& problem, bool boxes, SkinnyCut* cut) {
     take(SkinnyFeed::kCopies);
     return;
   }
-  if (cut->rows > kMostCopied && boxes && ReadsAB(problem)) {
+  if (cut->rows > kMostCopied && cut->rows <= kMostSkinny && boxes && ReadsAB(problem)) {
     const bool x_boxable = x.Boxable(problem);
     const int64_t elements = (x.OneForAll(problem) ? 1 : problem.batch_count) * x.Rows(problem) *
                              TilesOf(x.RowElements(problem), 4) * 4;
-    const bool packable = !x_boxable && cut->rows <= kMostSkinny && elements <= kMostElements;
+    const bool packable = !x_boxable && elements <= kMostElements;
     if (packable) cut->packed_elements = elements;
     const bool shiftable = cut->rows > kMostShifted && cut->matrix.Quarterable(problem);
     const bool by_elements = !x_boxable && shiftable && ByElements(problem, *cut);
@@ -73,9 +69,7 @@ void ChooseFeed(const Problem& problem, bool boxes, SkinnyCut* cut) {
       take(SkinnyFeed::kShiftedBoxes);
       cut->x_by_elements = by_elements;
       cut->packs_x = packable && !by_elements;
-      if (cut->XIsQuartered() ? x.Quarterable(problem) : x_boxable || by_elements || packable) {
-        return;
-      }
+      if (x_boxable || by_elements || packable) return;
     }
   }
   // Here x has to be lines with k contiguous, or is taken for them.

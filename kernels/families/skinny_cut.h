@@ -36,12 +36,12 @@ inline constexpr SkinnyRowCount kSkinnyRowCounts[] = {
     {.rows = 32, .if_shifted_boxes = true, .narrow = true},
     {.rows = 40, .if_across = false, .if_shifted_boxes = true},
     {.rows = 48, .if_along = false, .if_shifted_boxes = true},
-    {.rows = 64, .if_shifted = true, .if_shifted_boxes = true}};
+    {.rows = 64, .if_shifted = true}};
 inline constexpr int kSkinnyCounts = static_cast<int>(std::size(kSkinnyRowCounts));
 static_assert(kSkinnyRowCounts[kSkinnyCounts - 1].rows == kMostSkinnyTile);
 // So many rows are taken for lines with k contiguous, whatever they are.
 inline constexpr int kMostLines = 2;
-inline constexpr int kMostCopied = 4;  // more come by boxes
+inline constexpr int kMostCopied = 4;  // more come by boxes, but for a tile
 // Of any alignment; more come by boxes too, and by copies only where those cannot.
 inline constexpr int kMostShifted = 8;
 
@@ -52,7 +52,7 @@ constexpr bool HasSkinnyKernel(int index, bool x_along, SkinnyFeed feed) {
     case SkinnyFeed::kCopies:
       return count.rows <= kMostCopied;
     case SkinnyFeed::kBoxes:
-      return count.rows > kMostCopied;
+      return count.rows > kMostCopied && count.rows < kMostSkinnyTile;
     case SkinnyFeed::kShifted:
       return count.if_shifted && x_along;
     case SkinnyFeed::kShiftedBoxes:
@@ -118,10 +118,6 @@ struct SkinnyCut {
   bool packs_x;              // copies x into the workspace first
   int64_t packed_elements;   // room for that, should the operands lie so that it is copied
 
-  bool XIsQuartered() const {
-    return feed == SkinnyFeed::kShiftedBoxes &&
-           kSkinnyRowCounts[rows_index].rows == kMostSkinnyTile;
-  }
   int64_t ChunkBlocks() const { return way == SkinnyWay::kOneByOne ? 1 : order.chunks; }
   int64_t Blocks() const {
     if (kind == SkinnyKind::kLine) return TilesOf(length, kLineStrip) * kLinePair * ChunkBlocks();

@@ -61,9 +61,6 @@ struct SkinnyShape {
   static constexpr SkinnyRows kMatrixRows = kQuartered ? SkinnyRows::kQuartered
                                             : kShifted ? SkinnyRows::kShifted
                                                        : SkinnyRows::kAligned;
-  // Elsewhere x is aligned, or copied to where it is, or element by element.
-  static constexpr SkinnyRows kXRows =
-      kQuartered && kRows == kMostSkinnyTile ? SkinnyRows::kQuartered : SkinnyRows::kAligned;
   static constexpr int kStrip = kStripOf;  // of j, a block
   static constexpr bool kNarrow = kStrip == kNarrowStrip;
   static constexpr int kGroups = kNarrow ? 4 : 8;
@@ -77,7 +74,7 @@ struct SkinnyShape {
   static constexpr int kGranules = kRows <= (kShifted ? 16 : 32) ? 8 : 4;
   static constexpr int kStep = kGranules * kLaneGranule;
   static constexpr int kStages = kNarrow      ? 4
-                                 : kQuartered ? (kRows == 32 || kRows == 64 ? 2 : 3)
+                                 : kQuartered ? (kRows == 32 ? 2 : 3)
                                  : kShifted   ? (kRows <= 48 ? 3 : 2)
                                               : (kRows <= 4 || kRows > 32 ? 3 : 2);
   // With these, two blocks of any alignment find room on a multiprocessor, which is faster where
@@ -88,9 +85,7 @@ struct SkinnyShape {
   static constexpr int kMatrixBytes =
       kQuartered ? QuarteredBytes(kStrip, kStep)
                  : 4 * (kStrip * kStep + (kShifted ? 4 * std::max(kStrip, kStep) : 0));
-  static constexpr int kXBytes = kXRows == SkinnyRows::kQuartered
-                                     ? QuarteredBytes(kRows, kStep)
-                                     : (4 * kRows * kStep + 127) / 128 * 128;
+  static constexpr int kXBytes = (4 * kRows * kStep + 127) / 128 * 128;
   // Of x; boxes with a swizzle begin at multiples of 1024 bytes.
   static_assert(kLaneWarps * kStages * kMatrixBytes % 1024 == 0);
   static constexpr int kStageBytes = kLaneWarps * (kMatrixBytes + kXBytes);

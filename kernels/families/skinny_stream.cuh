@@ -25,8 +25,10 @@ class SkinnyStream {
  public:
   static constexpr bool kBoxes = Shape::kEngine;
   // Whether x may come by elements beside boxes of the matrix.
-  static constexpr bool kByElements = Shape::kQuartered && Shape::kXRows == SkinnyRows::kAligned;
-  using X = SkinnySide<true, kXAlong, Shape::kRows, Shape::kGranules, Shape::kTeams, Shape::kXRows>;
+  static constexpr bool kByElements = Shape::kQuartered;
+  // x is aligned, or copied to where it is, or comes element by element.
+  using X = SkinnySide<true, kXAlong, Shape::kRows, Shape::kGranules, Shape::kTeams,
+                       SkinnyRows::kAligned>;
   using Matrix = SkinnySide<false, kMatrixAlong, Shape::kStrip, Shape::kGranules, Shape::kGroups,
                             Shape::kMatrixRows>;
   static_assert(4 * X::kRows * X::kPitch <= Shape::kXBytes &&
@@ -89,9 +91,6 @@ class SkinnyStream {
     if constexpr (Matrix::kShifted) {
       matrix_shifts_.template Set<Matrix>(MatrixAt(first_),
                                           kMatrixAlong ? g_.matrix_row : g_.matrix_column, Group());
-    }
-    if constexpr (X::kShifted) {
-      x_shifts_.template Set<X>(XAt(first_), kXAlong ? g_.x_row : g_.x_column, Team());
     }
     // Boxes are asked for a whole ring ahead. Other copies come a step later, so that a step's
     // threads wait once, for theirs and for each other.
@@ -161,7 +160,7 @@ class SkinnyStream {
             MatrixBoxes::Copy(matrix_to, map_matrix_, j, k, batch * g_.box_step_matrix, Thread(),
                               full);
           }
-          if (kFetchX && !by_elements && (first || XBoxes::kBoxes == MatrixBoxes::kBoxes)) {
+          if (kFetchX && !by_elements && first) {
             XBoxes::Copy(x_to, map_x_, 0, k, batch * g_.box_step_x, Thread(), full);
           }
         }
@@ -217,30 +216,13 @@ class SkinnyStream {
       const auto multiply = [&](int r, int j, int l, float value) {
         sum[r * kColumns + j] = MultiplyAdd(value, b[j][l], sum[r * kColumns + j]);
       };
-      if constexpr (!kXAlong && X::kShifted) {
-        // Loads of single elements take longer: they come one turn before.
-        constexpr int kTurns = Shape::kThreadRows;
-        float four[2][4];
-        LoadFour<X>(x, x_shifts_, granule, 0, 0, Team(), four[0]);
-#pragma unroll
-        for (int t = 0; t < kTurns; ++t) {
-          if (t + 1 < kTurns) {
-            LoadFour<X>(x, x_shifts_, granule, (t + 1) / 4, (t + 1) % 4, Team(), four[(t + 1) % 2]);
-          }
-#pragma unroll
-          for (int i = 0; i < 4 * kColumns; ++i) {
-            const int e = kMatrixAlong ? Turn(i, 4) : i / kColumns;
-            const int j = kMatrixAlong ? i / 4 : Turn(i, kColumns);
-            multiply(t / 4 * 4 + e, j, t % 4, four[t % 2][e]);
-          }
-        }
-      } else if constexpr (!kXAlong) {
+      if constexpr (!kXAlong) {
 #pragma unroll
         for (int w = 0; w < Shape::kThreadRows / 4; ++w) {
 #pragma unroll
           for (int l = 0; l < kLaneGranule; ++l) {
             float four[4];
-            LoadFour<X>(x, x_shifts_, granule, w, l, Team(), four);
+            LoadFour<X>(x, {}, granule, w, l, Team(), four);
 #pragma unroll
             for (int i = 0; i < 4 * kColumns; ++i) {
               const int e = kMatrixAlong ? Turn(i, 4) : i / kColumns;
@@ -251,7 +233,7 @@ class SkinnyStream {
         }
       } else if constexpr (Shape::kThreadRows % 2 != 0) {
         float four[4];
-        LoadFour<X>(x, x_shifts_, granule, 0, 0, Team(), four);
+        LoadFour<X>(x, {}, granule, 0, 0, Team(), four);
 #pragma unroll
         for (int i = 0; i < 4 * kColumns; ++i)
           multiply(0, i % kColumns, i / kColumns, four[i / kColumns]);
@@ -259,8 +241,8 @@ class SkinnyStream {
 #pragma unroll
         for (int r = 0; r < Shape::kThreadRows; r += 2) {
           float two[2][4];
-          LoadFour<X>(x, x_shifts_, granule, r, 0, Team(), two[0]);
-          LoadFour<X>(x, x_shifts_, granule, r + 1, 0, Team(), two[1]);
+          LoadFour<X>(x, {}, granule, r, 0, Team(), two[0]);
+          LoadFour<X>(x, {}, granule, r + 1, 0, Team(), two[1]);
 #pragma unroll
           for (int i = 0; i < 8 * kColumns; ++i) {
             const int l = i / (2 * kColumns);
@@ -275,9 +257,9 @@ class SkinnyStream {
           const int even = t / 4 * 2;
           const int odd = (t - 1) / 4 * 2 + 1;
           if (t % 4 == 0 && even < Shape::kThreadRows)
-            LoadFour<X>(x, x_shifts_, granule, even, 0, Team(), two[0]);
+            LoadFour<X>(x, {}, granule, even, 0, Team(), two[0]);
           if (t % 4 == 1 && odd < Shape::kThreadRows)
-            LoadFour<X>(x, x_shifts_, granule, odd, 0, Team(), two[1]);
+            LoadFour<X>(x, {}, granule, odd, 0, Team(), two[1]);
 #pragma unroll
           for (int j = 0; j < kColumns; ++j) {
             if (even < Shape::kThreadRows) multiply(even, j, t % 4, two[0][t % 4]);
@@ -302,7 +284,6 @@ class SkinnyStream {
   int slot_ = 0;
   uint32_t parity_ = 0;
   SkinnyShifts matrix_shifts_;  // where rows are shifted
-  SkinnyShifts x_shifts_;
   // Of the chunk.
   int64_t batch_ = 0;
   int64_t j0_ = 0;
