@@ -26,9 +26,10 @@ std::string_view NameOf(NumericsClass numerics) {
 
 std::span<const KernelFamily* const> Families() {
   static const KernelFamily* const kFamilies[] = {
-      &SkinnyFamily(),    &DeepFamily(),   &SlicedFamily(), &PipelinedFamily(), &UnpackedFamily(),
-      &StreamKFamily(),   &SmallFamily(),  &OuterFamily(),  &DenseFamily(),     &RegisterFamily(),
-      &Blocked1dFamily(), &CachedFamily(), &TiledFamily(),  &NaiveFamily(),     &ReferenceFamily(),
+      &SkinnyFamily(),   &DeepFamily(),    &SlicedFamily(),   &PipelinedFamily(),
+      &UnpackedFamily(), &StreamKFamily(), &SmallFamily(),    &OuterFamily(),
+      &DenseFamily(),    &BoxedFamily(),   &RegisterFamily(), &Blocked1dFamily(),
+      &CachedFamily(),   &TiledFamily(),   &NaiveFamily(),    &ReferenceFamily(),
   };
   return kFamilies;
 }

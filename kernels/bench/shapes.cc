@@ -105,6 +105,21 @@ void AddScalars(Cases& cases, int64_t m, int64_t n, int64_t k) {
   cases.Add("scalars", m, n, k, 1, {.alpha = 1.0 / 3}, {Fill::kReals});
 }
 
+// Aligned matrices in every layout, more of them than multiprocessors.
+void AddBoxes(Cases& cases, int64_t m, int64_t n, int64_t k, int64_t batch_count) {
+  for (int which = 0; which < 4; ++which) {
+    const bool a = (which & 1) != 0;
+    const bool b = (which & 2) != 0;
+    cases.Add("boxes", m, n, k, batch_count,
+              {.transpose_a = a,
+               .transpose_b = b,
+               .padding = 4 * (which % 2),
+               .alpha = 2,
+               .alignment_bytes = 16},
+              {Fill::kReals});
+  }
+}
+
 void AddEmptySums(Cases& cases) {
   for (double beta : {0.0, 2.0}) {
     cases.Add("empty sum", 5, 3, 0, 1, {.beta = beta});
@@ -184,6 +199,7 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
   // Matrices without gaps, enough of them for grids of 12 columns a thread.
   cases.Add("dense", 100, 100, 37, 140, {.beta = 1, .alignment_bytes = 256});
   cases.Add("dense", 61, 257, 37, 140, {.alpha = 2}, {Fill::kIntegers});
+  AddBoxes(cases, 36, 68, 44, 70);
   // Short sums: few products that are neighbours in memory, and more columns than a warp has lanes.
   AddTransposes(cases, 21, 135, 3);
   if (!full) return cases.Take();
@@ -200,6 +216,12 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
   cases.Add("outer", 350, 2531, 21, 1, {.transpose_b = true});
   cases.Add("outer", 800, 1659, 63, 1, {.beta = 1});
   cases.Add("outer", 800, 1664, 1, 2, {.beta = 1, .c_is_d = true, .alignment_bytes = 256});
+
+  // More tiles than places, of as few stages as one, and tiles of all widths.
+  AddBoxes(cases, 8, 8, 20, 1500);
+  AddBoxes(cases, 36, 96, 36, 1100);
+  AddBoxes(cases, 36, 128, 36, 700);
+  AddBoxes(cases, 132, 260, 100, 12);
 
   // k of more stages than there is room for, and rows that more than one block has.
   cases.Add("dense", 128, 257, 253, 66, {.alpha = 2});

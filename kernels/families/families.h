@@ -13,6 +13,7 @@ const KernelFamily& SlicedFamily();
 const KernelFamily& StreamKFamily();
 const KernelFamily& SkinnyFamily();
 const KernelFamily& DeepFamily();
+const KernelFamily& BoxedFamily();
 const KernelFamily& DenseFamily();
 const KernelFamily& SmallFamily();
 const KernelFamily& OuterFamily();

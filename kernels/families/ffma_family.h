@@ -46,7 +46,7 @@ enum class FfmaPacking : uint8_t {
 // A configuration's kernels by the feeds of A and B; null where there is none.
 struct FfmaFunctions {
   FfmaFunction by_feed[kFfmaFeeds][kFfmaFeeds] = {};
-  FfmaPacking packing = FfmaPacking::kAll;  // with boxes alone; else it has all feeds
+  FfmaPacking packing = FfmaPacking::kAll;  // with boxes alone; else see FfmaRounds
 };
 
 constexpr FfmaFunctions FfmaBoxes(FfmaFunction function) {

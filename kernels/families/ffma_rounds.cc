@@ -160,6 +160,10 @@ FfmaRounds::FfmaRounds(const Problem& problem, const FfmaConfig& config, FfmaPac
     if (b_.feed != FfmaFeed::kBoxes) b_ = Packed(b_, config.shape.tile_n());
   } else if (packing == FfmaPacking::kWherePays) {
     PackWhatPays();
+  } else {
+    // Boxes beside copies by threads are compiled only for a B beside an A that is transposed.
+    if (a_.feed == FfmaFeed::kBoxes && b_.feed != FfmaFeed::kBoxes) a_.feed = FfmaFeed::kCopying;
+    if (b_.feed == FfmaFeed::kBoxes && a_.feed == FfmaFeed::kCopying) b_.feed = FfmaFeed::kCopying;
   }
   chunk_length_ = ChunkLength(config.numerics, problem);
   chunks_ = depth_ > 0 ? ChunkCount(config.numerics, problem) : 1;

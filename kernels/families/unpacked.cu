@@ -11,9 +11,11 @@
 // products of a batch in turns: the first stages of the next tile come in while results are stored.
 //
 // An operand that the copy engine can fetch comes by boxes; one with k contiguous is transposed and
-// one that is not 16-byte aligned is copied by four producer warps, 4 bytes at a time. A kernel is
-// compiled for each pair of ways. One that copies waits for its first stage before it asks for
-// more: where all blocks begin at once, that is half a microsecond.
+// one that is not 16-byte aligned is copied by four producer warps, 4 bytes at a time. Beside one
+// that threads bring, the other is copied too, but for a B beside an A that is transposed: where A
+// has m contiguous, aligned products have boxed.cu, and those of one ragged operand are rare. One
+// that copies waits for its first stage before it asks for more: where all blocks begin at once,
+// that is half a microsecond.
 //
 // Lost (H200, 2026-11-30): transposing through registers, 4 x 4 elements a thread, 16 bytes a load
 // and a store: 29.3 us against 30.0 for 256 products of 128 cubed, since less is asked for at the
@@ -47,9 +49,10 @@ __global__ void __launch_bounds__(kShape.threads(), kShape.blocks)
                FfmaDealtTiles, 208, 48>(g, &map_a, &map_b);
 }
 
-constexpr FfmaFunctions kFunctions[] = {{{{&Unpacked<0, 0>, &Unpacked<0, 1>, &Unpacked<0, 2>},
+// See FfmaRounds for the pairs that have none.
+constexpr FfmaFunctions kFunctions[] = {{{{&Unpacked<0, 0>, nullptr, nullptr},
                                           {&Unpacked<1, 0>, &Unpacked<1, 1>, &Unpacked<1, 2>},
-                                          {&Unpacked<2, 0>, &Unpacked<2, 1>, &Unpacked<2, 2>}},
+                                          {nullptr, &Unpacked<2, 1>, &Unpacked<2, 2>}},
                                          FfmaPacking::kNone}};
 
 class Family final : public FfmaFamily {

@@ -12,6 +12,7 @@
 
 #include "kernels/bench/shape_lists.h"
 #include "kernels/bench/shapes.h"
+#include "kernels/families/boxed_choice.h"
 #include "kernels/families/dense_choice.h"
 #include "kernels/families/outer_tiles.h"
 #include "kernels/families/simt_family.h"
@@ -57,8 +58,8 @@ TEST(Families, RunEveryCheckedCaseOfTheirTypeAndClassAlone) {
     for (const CheckCase& check_case : CheckCases(dtype, CaseSet::kFull)) {
       bool streamed = false;
       ForEachKernel(dtype, [&](const KernelFamily& family, int config) {
-        // Sequential kernels run everything, but for matrices with gaps and long sums; the others
-        // what is summed in their order.
+        // Sequential kernels run everything, but for matrices with gaps, ragged ones and long sums;
+        // the others what is summed in their order.
         const NumericsClass numerics = family.configs()[config].numerics;
         bool runs = MayBeSummed(check_case.problem, numerics);
         if (numerics == NumericsClass::kStreamK) {
@@ -67,6 +68,7 @@ TEST(Families, RunEveryCheckedCaseOfTheirTypeAndClassAlone) {
           streamed = streamed || runs;
         }
         if (&family == &DenseFamily()) runs = WhyNotDense(check_case.problem, 132).empty();
+        if (&family == &BoxedFamily()) runs = WhyNotBoxed(check_case.problem).empty();
         if (&family == &OuterFamily()) {
           runs = check_case.problem.k <= kOuterDepth || !ReadsAB(check_case.problem);
         }
@@ -144,6 +146,30 @@ TEST(Families, PlanOneLaunchForAGroup) {
     });
     EXPECT_GT(grouping, 0);
   }
+}
+
+// A block that goes on needs a stage beside the one that it reads, and none may ask for more than
+// its place has.
+TEST(BoxedBlocks, HaveStagesAndRoom) {
+  int in_turns = 0;
+  std::set<int> shapes;
+  for (const CheckCase& check_case : CheckCases(DType::kF32, CaseSet::kFull)) {
+    const Problem& problem = check_case.problem;
+    if (!WhyNotBoxed(problem).empty()) continue;
+    const BoxedBlock block = BestBoxedBlock(problem, 132);
+    ASSERT_GE(block.shape, 0) << check_case.name;
+    shapes.insert(block.shape);
+    const int64_t each = TilesOf(BoxedTiles(problem, block), int64_t{132} * block.places);
+    if (each > 1) ++in_turns;
+    EXPECT_GE(block.stages, std::min<int64_t>(2, each * TilesOf(problem.k, kBoxedSide)))
+        << check_case.name;
+    EXPECT_LE(block.stages * BoxedStageBytes(block) + 2048, BoxedSharedBytes(block))
+        << check_case.name;
+    EXPECT_LE(block.places * (BoxedSharedBytes(block) + 1024), 228 * 1024) << check_case.name;
+    EXPECT_LE(block.warps * 32, kBoxedShapes[block.shape].most_threads) << check_case.name;
+  }
+  EXPECT_GE(in_turns, 8);
+  EXPECT_EQ(shapes.size(), std::size(kBoxedShapes));
 }
 
 TEST(SmallGrids, AreReachedByTheChecks) {
@@ -734,7 +760,7 @@ TEST(Model, ChoicesAreTheseUntilMeasuredOtherwise) {
       {DType::kF32, 8, 4096, 4096, 1, "skinny_f32_sm90_clusters"},
       {DType::kF32, 128, 4096, 4096, 1, "sliced_f32_sm90_64x64x64_s3_chunks"},
       {DType::kF32, 64, 64, 65536, 1, "deep_f32_sm90"},
-      {DType::kF32, 8192, 8192, 64, 1, "unpacked_f32_sm90_128x128x32_s3"},
+      {DType::kF32, 8192, 8192, 64, 1, "boxed_f32_sm90"},
       {DType::kF32, 1148, 1022, 39, 1, "outer_f32"},
       {DType::kF32, 350, 2531, 21, 1, "outer_f32"},
       {DType::kF32, 5223, 5644, 1, 1, "outer_f32"},

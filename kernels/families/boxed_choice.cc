@@ -1,0 +1,146 @@
+#include "kernels/families/boxed_choice.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "kernels/families/sum_order.h"
+
+namespace gemm {
+namespace {
+
+// Of compute capability 9.0.
+constexpr int kMultiprocessorBytes = 228 * 1024;
+constexpr int kBlockBytes = 227 * 1024;
+constexpr int kReservedBytes = 1024;  // of every block
+constexpr int kSchedulers = 4;
+constexpr int kSchedulerRegisters = 16384;
+constexpr int kMostPlaces = 8;
+
+// In shared memory, before the ring and behind it: see boxed.cu.
+constexpr int kBesideRing = 2048;
+
+constexpr int64_t kMostWork = int64_t{1} << 30;
+constexpr int64_t kMostSide = (int64_t{1} << 31) - 1024;
+constexpr int64_t kBoxStride = int64_t{1} << 38;  // elements; the copy engine's limit
+
+bool Aligned16(const MatrixLayout& layout, int64_t batch_count) {
+  return layout.alignment_bytes % 16 == 0 && layout.ld % 4 == 0 &&
+         (batch_count == 1 || layout.batch_stride % 4 == 0);
+}
+
+bool FitsBoxes(const MatrixLayout& layout, int64_t batch_count) {
+  return Aligned16(layout, batch_count) && layout.ld < kBoxStride &&
+         layout.batch_stride < kBoxStride;
+}
+
+int WarpsOfAScheduler(int warps) { return (warps + kSchedulers - 1) / kSchedulers; }
+
+// Calls `see` with each block that fits.
+template <typename See>
+void SeeBlocks(const Problem& problem, int multiprocessors, See see) {
+  const int64_t panels = TilesOf(problem.k, kBoxedSide);
+  for (int s = 0; s < static_cast<int>(std::size(kBoxedShapes)); ++s) {
+    int64_t rows_before = 0;
+    for (int warps = 1; warps <= kMostBoxedWarps; ++warps) {
+      BoxedBlock block{.shape = s, .warps = warps, .stages = 0, .places = 0};
+      // More warps than rows need do nothing.
+      const int64_t rows = TilesOf(problem.m, warps * kBoxedSide);
+      if (rows == rows_before) continue;
+      rows_before = rows;
+      const int64_t each = TilesOf(BoxedTiles(problem, block), std::max(1, multiprocessors));
+      for (int places = static_cast<int>(std::min<int64_t>(kMostPlaces, each)); places >= 1;
+           --places) {
+        if (WarpsOfAScheduler(places * warps) * 32 * kBoxedShapes[s].registers >
+            kSchedulerRegisters) {
+          continue;
+        }
+        block.places = places;
+        const int64_t fit = (BoxedSharedBytes(block) - kBesideRing) / BoxedStageBytes(block);
+        const int64_t needed = panels * TilesOf(each, places);
+        block.stages = static_cast<int>(std::min({fit, int64_t{kMostBoxedStages}, needed}));
+        if (block.stages >= std::min<int64_t>(2, needed)) see(block);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+int64_t BoxedTiles(const Problem& problem, const BoxedBlock& block) {
+  return TilesOf(problem.m, block.warps * kBoxedSide) *
+         TilesOf(problem.n, kBoxedShapes[block.shape].tile_n()) * problem.batch_count;
+}
+
+int BoxedStageBytes(const BoxedBlock& block) {
+  return (block.warps + kBoxedShapes[block.shape].boxes()) * kBoxedBytes;
+}
+
+int BoxedSharedBytes(const BoxedBlock& block) {
+  return std::min(kBlockBytes, (kMultiprocessorBytes / block.places - kReservedBytes) / 128 * 128);
+}
+
+std::string WhyNotBoxed(const Problem& problem) {
+  if (!ReadsAB(problem)) return "does not read A and B";
+  if (ReadsC(problem)) return "reads C";
+  if (!FitsBoxes(problem.a, problem.batch_count) || !FitsBoxes(problem.b, problem.batch_count) ||
+      !Aligned16(problem.d, problem.batch_count) || problem.n % 4 != 0) {
+    return "rows of a matrix, or n, are not multiples of 16 bytes";
+  }
+  if (problem.m > kMostSide || problem.n > kMostSide || problem.k > kMostSide) {
+    return "a side is more than " + std::to_string(kMostSide);
+  }
+  const BoxedBlock smallest{.shape = 0, .warps = 1, .stages = 1, .places = 1};
+  if (problem.batch_count > kMostWork ||
+      TilesOf(problem.m, kBoxedSide) > kMostWork / problem.batch_count ||
+      BoxedTiles(problem, smallest) > kMostWork) {
+    return "has more than " + std::to_string(kMostWork) + " tiles";
+  }
+  return {};
+}
+
+double BoxedSeconds(const Problem& problem, int multiprocessors, const BoxedBlock& block) {
+  // NVIDIA H200, 2026-11-30: by random search for the least squares of logarithms, on 172 times of
+  // 13 products, 8 % off; what a stage takes with both operands turned, by one product.
+  constexpr double kClocksPerSecond = 1.98e9;
+  constexpr double kStartSeconds = 1.75e-6;
+  constexpr double kTileSeconds = 1.66e-6;
+  // Of a stage, by how many operands are turned.
+  constexpr double kPanelSeconds[] = {0.1e-6, 0.32e-6, 1.3e-6};
+  constexpr double kBoxSeconds = 0.04e-6;
+  constexpr double kBytesPerSecond = 11.9e12;
+
+  const BoxedShape& shape = kBoxedShapes[block.shape];
+  const auto m = static_cast<double>(problem.m);
+  const auto n = static_cast<double>(problem.n);
+  const auto k = static_cast<double>(problem.k);
+  const auto panels = static_cast<double>(TilesOf(problem.k, kBoxedSide));
+  const int turned = (problem.a.transposed ? 0 : 1) + (problem.b.transposed ? 1 : 0);
+  const auto seconds_of = [&](int together) {
+    return k * shape.cycles * 8 * shape.columns * WarpsOfAScheduler(together * block.warps) /
+               kClocksPerSecond +
+           kTileSeconds +
+           panels *
+               (kPanelSeconds[turned] + kBoxSeconds * together * (block.warps + shape.boxes()));
+  };
+  const int64_t each = TilesOf(BoxedTiles(problem, block), std::max(1, multiprocessors));
+  const auto last = static_cast<int>(each % block.places);
+  return kStartSeconds + static_cast<double>(each / block.places) * seconds_of(block.places) +
+         (last > 0 ? seconds_of(last) : 0) +
+         sizeof(float) * (m * k + k * n + m * n) * static_cast<double>(problem.batch_count) /
+             kBytesPerSecond;
+}
+
+BoxedBlock BestBoxedBlock(const Problem& problem, int multiprocessors) {
+  BoxedBlock best;
+  double least = 0;
+  SeeBlocks(problem, multiprocessors, [&](const BoxedBlock& block) {
+    const double seconds = BoxedSeconds(problem, multiprocessors, block);
+    if (best.shape < 0 || seconds < least) {
+      least = seconds;
+      best = block;
+    }
+  });
+  return best;
+}
+
+}  // namespace gemm
