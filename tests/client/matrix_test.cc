@@ -101,7 +101,7 @@ TEST_F(MatrixTest, PutAndGetGoInPanelsOverSeveralConnections) {
 
 // Two calls at a time on a connection cost both of them more than they gain.
 TEST_F(MatrixTest, AConnectionCarriesOnePanelAtATime) {
-  constexpr int kPanels = 4;  // of each matrix
+  constexpr int64_t kPanels = 4;  // of each matrix
   const Client client =
       ConnectTo(server_.address(), {.message_limit_bytes = kLimit, .channels = 1});
   std::atomic<int> under_way = 0;

@@ -325,7 +325,7 @@ TEST(WorkloadTest, SamplesFindWrongRegions) {
       std::visit([](const auto& args) { return Product(args); }, workload.Args(0, 0, nullptr));
   const auto with_wrong = [&](auto wrong) {
     std::vector<std::byte> spoiled = d;
-    for (int64_t e = 0; e < 600 * 500; ++e) {
+    for (int64_t e = 0; e < int64_t{600} * 500; ++e) {
       if (wrong(e / 500, e % 500)) reinterpret_cast<float*>(spoiled.data())[e] = 9;
     }
     return workload.Check(0, 0, spoiled.data()).ok();

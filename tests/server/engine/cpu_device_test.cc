@@ -247,7 +247,7 @@ TEST(CpuDeviceTest, MultipliesMatricesThatAreThereAndLeavesTheResultThere) {
     product.problem.c = product.problem.d;
     product.c = {0, 6 * resident_c->pitch_bytes(), resident_c};
     ASSERT_TRUE(RunOne(*device, job).ok());
-    std::vector<double> d(6 * 260);
+    std::vector<double> d(size_t{6} * 260);
     ASSERT_TRUE(
         device->ReadRows(*job.products[0].result, {0, 6}, reinterpret_cast<std::byte*>(d.data()))
             .ok());

@@ -163,6 +163,7 @@ TEST_F(JobQueueTest, ABoundJobWaitsForItsDeviceAndOthersPassItBy) {
 
 TEST_F(JobQueueTest, ABoundJobWakesALaneOfItsDevice) {
   std::vector<std::thread> others;
+  others.reserve(3);
   for (int i = 0; i < 3; ++i) {
     others.emplace_back([&] { queue_.PopBatch(LaneKind::kAny, /*device=*/0); });
   }

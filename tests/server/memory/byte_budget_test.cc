@@ -77,6 +77,7 @@ TEST(ByteBudgetTest, NeverGivesOutMoreThanItHas) {
   std::atomic<int64_t> out{0};
   std::atomic<bool> over{false};
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 2000; ++i) {
