@@ -13,6 +13,10 @@ constexpr int kThreads = 256;
 // Beyond kFewChunks the loads of a thread, one behind the other, would take longer than the
 // product: a block fetches the sums for so many elements at once.
 constexpr int kColumns = 32;
+constexpr int kRows = kThreads / kColumns;
+// Loads of a thread that are under way before the first is waited for.
+constexpr int kFewAtOnce = 8;
+constexpr int kAtOnce = 16;
 constexpr int kMostChunks = 256;  // 32 KiB of sums
 constexpr int64_t kMaxBlocks = int64_t{1} << 20;
 
@@ -45,8 +49,17 @@ __global__ void __launch_bounds__(kThreads)
         small ? int64_t{static_cast<uint32_t>(row) / static_cast<uint32_t>(p.m)} : row / p.m;
     const float* from = FirstChunk(p, sums, batch, row - batch * p.m, j);
     float total = from[0];
-#pragma unroll 8
-    for (int c = 1; c < sums.chunks; ++c) total = __fadd_rn(total, from[c * chunk_stride]);
+    for (int first = 1; first < sums.chunks; first += kFewAtOnce) {
+      float part[kFewAtOnce];
+#pragma unroll
+      for (int i = 0; i < kFewAtOnce; ++i) {
+        if (first + i < sums.chunks) part[i] = from[(first + i) * chunk_stride];
+      }
+#pragma unroll
+      for (int i = 0; i < kFewAtOnce; ++i) {
+        if (first + i < sums.chunks) total = __fadd_rn(total, part[i]);
+      }
+    }
     StoreElement(p, batch, row - batch * p.m, j, total);
   }
 }
@@ -70,9 +83,18 @@ __global__ void __launch_bounds__(kThreads)
     for (int c0 = 0; c0 < sums.chunks; c0 += kMostChunks) {
       const int count = min(kMostChunks, sums.chunks - c0);
       if (j < p.n) {
-#pragma unroll 16
-        for (int c = y; c < count; c += kThreads / kColumns) {
-          fetched[c][x] = from[(c0 + c) * chunk_stride];
+        for (int first = y; first < count; first += kAtOnce * kRows) {
+          float part[kAtOnce];
+#pragma unroll
+          for (int i = 0; i < kAtOnce; ++i) {
+            const int c = first + i * kRows;
+            if (c < count) part[i] = from[(c0 + c) * chunk_stride];
+          }
+#pragma unroll
+          for (int i = 0; i < kAtOnce; ++i) {
+            const int c = first + i * kRows;
+            if (c < count) fetched[c][x] = part[i];
+          }
         }
       }
       __syncthreads();
