@@ -1,5 +1,6 @@
 #include "server/telemetry/process_metrics.h"
 
+#include <malloc.h>
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -23,6 +24,12 @@ double ResidentBytes() {
   double resident_pages = 0;
   if (!(statm >> total_pages >> resident_pages)) return -1;
   return resident_pages * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+// What is allocated; the rest of what is resident is code, or kept by the allocator.
+double HeapUsedBytes() {
+  const struct mallinfo2 info = mallinfo2();
+  return static_cast<double>(info.uordblks) + static_cast<double>(info.hblkhd);
 }
 
 double CpuSeconds() {
@@ -93,6 +100,7 @@ std::vector<MetricFamily> ProcessMetrics::Collect() const {
     if (value >= 0) families.push_back(OneValue(name, help, type, value));
   };
   add("process_resident_memory_bytes", "Resident memory.", MetricType::Gauge, ResidentBytes());
+  add("gemmd_heap_used_bytes", "Memory that allocations hold.", MetricType::Gauge, HeapUsedBytes());
   add("process_cpu_seconds_total", "User and system CPU time.", MetricType::Counter, CpuSeconds());
   add("process_start_time_seconds", "Start of the process since the epoch.", MetricType::Gauge,
       start_time_seconds_);

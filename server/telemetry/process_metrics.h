@@ -1,4 +1,4 @@
-// The standard process metrics (process_resident_memory_bytes and its like).
+// The standard process metrics (process_resident_memory_bytes and its like), and the heap.
 
 #ifndef GEMMD_SERVER_TELEMETRY_PROCESS_METRICS_H_
 #define GEMMD_SERVER_TELEMETRY_PROCESS_METRICS_H_
@@ -15,7 +15,7 @@ namespace gemm {
 prometheus::MetricFamily OneValue(std::string name, std::string help, prometheus::MetricType type,
                                   double value);
 
-// Read from /proc when scraped. A value that cannot be read is left out.
+// Read from /proc and the allocator when scraped. A value that cannot be read is left out.
 class ProcessMetrics final : public prometheus::Collectable {
  public:
   ProcessMetrics();

@@ -1,8 +1,7 @@
 """Everything at once for a while: right answers throughout, and nothing that grows.
 
-What allocators keep grows for tens of thousands of calls before it reaches its most, and for far more where
-each thread has an arena of its own; so there is one here, beside which what is lost would show. A busy machine
-takes longer than GEMMD_SOAK_SECONDS, and less than ten minutes may be too little."""
+What counts is what allocations hold. Resident memory says less: the allocator keeps the most that calls have
+held at once, which rises for as long as more of them meet than ever before."""
 
 import os
 import random
@@ -119,8 +118,7 @@ def growth(samples):
 
 @pytest.mark.timeout(3 * SECONDS + 300)
 def test_soak():
-    one_arena = harness.clean_environment(MALLOC_ARENA_MAX="1")
-    with harness.running_server(environment=one_arena) as server:
+    with harness.running_server() as server:
         start = time.monotonic()
         end = start + SECONDS
         faults = []
@@ -145,10 +143,9 @@ def test_soak():
             thread.start()
         samples = []
         while any(thread.is_alive() for thread in threads):
-            # The pool of page-locked memory keeps what it has; it grows towards its budget for as
-            # long as more calls meet than ever before.
-            kept = server.metric("gemmd_host_memory_reserved_bytes")
-            samples.append(server.resident_bytes() - kept)
+            # The pool of host memory, which a CPU's server allocates, keeps what it has.
+            pool = server.metric("gemmd_host_memory_reserved_bytes")
+            samples.append(server.metric("gemmd_heap_used_bytes") - pool)
             time.sleep(max(0.05, SECONDS / 400))
         for thread in threads:
             thread.join()
@@ -159,10 +156,11 @@ def test_soak():
         grown, noise = growth(after_warm_up)
         print(
             f"{sum(calls)} calls in {time.monotonic() - start:.0f} s; in the second half {np.median(after_warm_up) / MIB:.0f} "
-            f"MiB resident beside the pool, rising by {grown / MIB:.1f} MiB, +-{noise / MIB:.1f} MiB"
+            f"MiB held beside the pool, rising by {grown / MIB:.1f} MiB, +-{noise / MIB:.1f} MiB"
         )
         if not harness.SANITIZED:
-            assert grown < 2 * noise + 4 * MIB
+            by_chance = noise * np.sqrt(12 / len(after_warm_up))  # what a line through level samples rises by
+            assert grown < 4 * by_chance + 2 * MIB
         for pool in ("admission", "host"):
             assert server.metric("gemmd_budget_used_bytes", pool=pool) == 0
         assert server.metric("process_open_fds") < 60

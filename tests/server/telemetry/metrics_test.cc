@@ -374,5 +374,20 @@ TEST_F(MetricsTest, ProcessMetricsArePlausible) {
   EXPECT_LT(age, 3600);
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)  // their allocators tell nothing
+TEST_F(MetricsTest, TheHeapIsWhatAllocationsHold) {
+  const auto used = [this] { return Scrape().Value("gemmd_heap_used_bytes", {}); };
+  constexpr double kMiB = 1 << 20;
+  const double before = used();
+  {
+    const std::string large(40 << 20, 'x');  // mapped by itself
+    const std::vector<std::string> small(100, std::string(100'000, 'x'));
+    EXPECT_NEAR(used() - before, 40 * kMiB + 1e7, kMiB);
+  }
+  EXPECT_NEAR(used(), before, kMiB);
+}
+#endif
+
 }  // namespace
 }  // namespace gemm
