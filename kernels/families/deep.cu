@@ -43,6 +43,8 @@ constexpr double kMathFraction = 0.66;
 constexpr double kMemoryFraction = 0.85;
 constexpr double kCopiedFraction = 0.5;  // of the arithmetic, where threads copy
 constexpr double kStartSeconds = 4.5e-6;
+// To end a block and begin the next on its multiprocessor: they do not overlap.
+constexpr double kNextSeconds = 2.9e-6;
 
 constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;
 constexpr int64_t kMostPartial = int64_t{1} << 24;  // elements
@@ -175,8 +177,8 @@ class Family final : public KernelFamily {
     const auto length = static_cast<double>(ReadsAB(problem) ? order.chunk_length : 0);
     const double rate = (aligned(true) && aligned(false) ? kMathFraction : kCopiedFraction) *
                         std::max(1.0, device.f32_flops_per_second) / multiprocessors;
-    const double math =
-        std::ceil(blocks / multiprocessors) * length * 2.0 * kDeepTileResults / rate;
+    const double waves = std::ceil(blocks / multiprocessors);
+    const double math = waves * length * 2.0 * kDeepTileResults / rate + (waves - 1) * kNextSeconds;
     const double bytes = 4.0 * static_cast<double>(problem.batch_count) *
                          static_cast<double>(problem.m + problem.n) *
                          static_cast<double>(ReadsAB(problem) ? problem.k : 0);

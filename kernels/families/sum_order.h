@@ -81,14 +81,19 @@ inline constexpr int kFewChunks = 16;
 
 // Whether the chunks of a tile run as a cluster, which spares a second pass; the bits are the same.
 // Two blocks always find places near each other. Larger clusters do not on all multiprocessors: of
-// 132 of an H200, with one block each, or two, they reach 112 (2026-11-30).
+// 132 of an H200 they reach so many with one block each, and 112 with more each. One cluster more
+// shares its places with another, while others stay empty: up to 1.5 times as long, by times of
+// both ways (2026-11-30, bench/results/chunk_lengths_f32.jsonl).
 inline bool ChunksMeetInClusters(int64_t chunks, int64_t blocks, int blocks_a_multiprocessor) {
   constexpr int64_t kMultiprocessors = 132;
+  constexpr int64_t kReachedAlone[] = {0, 0, 0, 112, 112, 110, 102, 105, 112};  // by chunks
   constexpr int64_t kReached = 112;
   constexpr int64_t kMostChunks = 8;  // in a cluster on whatever device
-  return chunks == 2 || (chunks > 2 && chunks <= kMostChunks &&
-                         blocks <= kMultiprocessors * blocks_a_multiprocessor &&
-                         blocks <= kReached * TilesOf(blocks, kMultiprocessors));
+  if (chunks == 2) return true;
+  if (chunks < 2 || chunks > kMostChunks) return false;
+  if (blocks <= kMultiprocessors) return blocks <= kReachedAlone[chunks];
+  return blocks <= kMultiprocessors * blocks_a_multiprocessor &&
+         blocks <= kReached * TilesOf(blocks, kMultiprocessors);
 }
 
 // How long a sum in quarters takes on an H200, by the tiles that it is computed in: fitted to 4400

@@ -489,6 +489,11 @@ TEST(SumOrder, ClustersChunksWhereAllFindPlaces) {
   EXPECT_FALSE(ChunksMeetInClusters(4, 116, 2));  // some would share a multiprocessor
   EXPECT_FALSE(ChunksMeetInClusters(4, 132, 2));
   EXPECT_TRUE(ChunksMeetInClusters(4, 136, 2));  // as some do in any case
+  EXPECT_TRUE(ChunksMeetInClusters(6, 102, 2));
+  EXPECT_FALSE(ChunksMeetInClusters(6, 108, 2));  // which the 18th cluster of six does
+  EXPECT_TRUE(ChunksMeetInClusters(6, 216, 2));
+  EXPECT_TRUE(ChunksMeetInClusters(7, 105, 2));
+  EXPECT_FALSE(ChunksMeetInClusters(7, 112, 2));
   EXPECT_TRUE(ChunksMeetInClusters(8, 224, 2));
   EXPECT_FALSE(ChunksMeetInClusters(8, 232, 2));
   EXPECT_TRUE(ChunksMeetInClusters(3, 300, 3));
