@@ -113,7 +113,7 @@ void AddBoxes(Cases& cases, int64_t m, int64_t n, int64_t k, int64_t batch_count
     cases.Add("boxes", m, n, k, batch_count,
               {.transpose_a = a,
                .transpose_b = b,
-               .padding = 4 * (which % 2),
+               .padding = a ? 4 : 0,
                .alpha = 2,
                .alignment_bytes = 16},
               {Fill::kReals});

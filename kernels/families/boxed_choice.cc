@@ -44,7 +44,7 @@ void SeeBlocks(const Problem& problem, int multiprocessors, See see) {
     for (int warps = 1; warps <= kMostBoxedWarps; ++warps) {
       BoxedBlock block{.shape = s, .warps = warps, .stages = 0, .places = 0};
       // More warps than rows need do nothing.
-      const int64_t rows = TilesOf(problem.m, warps * kBoxedSide);
+      const int64_t rows = TilesOf(problem.m, block.rows());
       if (rows == rows_before) continue;
       rows_before = rows;
       const int64_t each = TilesOf(BoxedTiles(problem, block), std::max(1, multiprocessors));
@@ -67,8 +67,8 @@ void SeeBlocks(const Problem& problem, int multiprocessors, See see) {
 }  // namespace
 
 int64_t BoxedTiles(const Problem& problem, const BoxedBlock& block) {
-  return TilesOf(problem.m, block.warps * kBoxedSide) *
-         TilesOf(problem.n, kBoxedShapes[block.shape].tile_n()) * problem.batch_count;
+  return TilesOf(problem.m, block.rows()) * TilesOf(problem.n, kBoxedShapes[block.shape].tile_n()) *
+         problem.batch_count;
 }
 
 int BoxedStageBytes(const BoxedBlock& block) {
@@ -123,8 +123,9 @@ double BoxedSeconds(const Problem& problem, int multiprocessors, const BoxedBloc
                (kPanelSeconds[turned] + kBoxSeconds * together * (block.warps + shape.boxes()));
   };
   const int64_t each = TilesOf(BoxedTiles(problem, block), std::max(1, multiprocessors));
+  const int64_t full = each / block.places;
   const auto last = static_cast<int>(each % block.places);
-  return kStartSeconds + static_cast<double>(each / block.places) * seconds_of(block.places) +
+  return kStartSeconds + static_cast<double>(full) * seconds_of(block.places) +
          (last > 0 ? seconds_of(last) : 0) +
          sizeof(float) * (m * k + k * n + m * n) * static_cast<double>(problem.batch_count) /
              kBytesPerSecond;

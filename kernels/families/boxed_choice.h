@@ -39,6 +39,8 @@ struct BoxedBlock {
   int warps;
   int stages;
   int places;  // blocks that a multiprocessor is to have at a time
+
+  constexpr int64_t rows() const { return int64_t{warps} * kBoxedSide; }  // of a tile
 };
 
 int64_t BoxedTiles(const Problem& problem, const BoxedBlock& block);  // of the whole batch
