@@ -298,5 +298,24 @@ TEST(FfmaBlocks, DealWhatIsLeftOverOneByOne) {
   EXPECT_EQ(deal(kPairs, 638, 10000), std::pair(638, 638));
 }
 
+TEST(FfmaBlocks, CrowdWhereOthersStandIdle) {
+  constexpr FfmaShape kPairs = {8, 2, 2, 1, 32, 3, 2};
+  constexpr FfmaShape kAlone = {8, 2, 4, 1, 32, 4, 1};
+  // Blocks that stay: only if all could have had a place of their own.
+  EXPECT_TRUE(Crowds(kPairs, 132, 132));
+  EXPECT_FALSE(Crowds(kPairs, 132, 133));
+  EXPECT_FALSE(Crowds(kAlone, 132, 1));
+  // Where warps share tiles, by the last wave: up to one and a quarter a multiprocessor.
+  const FfmaShape& shared = kShared.shape;
+  ASSERT_EQ(shared.blocks, 2);
+  for (int wave : {0, 264, 528}) {
+    EXPECT_FALSE(Crowds(shared, 132, wave)) << wave;
+    EXPECT_TRUE(Crowds(shared, 132, wave + 1)) << wave;
+    EXPECT_TRUE(Crowds(shared, 132, wave + 165)) << wave;
+    EXPECT_FALSE(Crowds(shared, 132, wave + 166)) << wave;
+    EXPECT_FALSE(Crowds(shared, 132, wave + 263)) << wave;
+  }
+}
+
 }  // namespace
 }  // namespace gemm
