@@ -107,7 +107,7 @@ class Selector {
   std::array<OfType, 2> types_;
 };
 
-// A single choice.
+// A single choice, by a Selector that is made for it.
 Selection Select(const Problem& problem, const DeviceInfo& device,
                  std::span<const KernelFamily* const> families, std::string_view forced,
                  const TuningTable& table);

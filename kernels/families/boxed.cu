@@ -33,6 +33,7 @@
 #include <cstring>
 #include <iterator>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/cuda_status.h"
@@ -360,7 +361,7 @@ Record RecordOf(const Problem& problem, const Operands& operands, int multiproce
   BoxedGemm& g = record.gemm;
   g.p = MakeStridedGemm<float>(problem, operands);
   g.block = BestBoxedBlock(problem, multiprocessors);
-  g.tiles_m = static_cast<int>(TilesOf(problem.m, g.block.warps * kBoxedSide));
+  g.tiles_m = static_cast<int>(TilesOf(problem.m, g.block.rows()));
   g.tiles_n = static_cast<int>(TilesOf(problem.n, kBoxedShapes[g.block.shape].tile_n()));
   g.work = static_cast<int>(BoxedTiles(problem, g.block));
   g.box_step_a = problem.a.batch_stride != 0 ? 1 : 0;

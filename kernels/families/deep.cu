@@ -46,7 +46,8 @@ constexpr double kStartSeconds = 4.5e-6;
 // To end a block and begin the next on its multiprocessor: they do not overlap.
 constexpr double kNextSeconds = 2.9e-6;
 
-constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;
+// Whole stages of it fit an int.
+constexpr int64_t kMostDepth = (int64_t{1} << 31) - 1 - kDeepStage;
 constexpr int64_t kMostPartial = int64_t{1} << 24;  // elements
 
 template <bool kBoxes>
@@ -160,7 +161,7 @@ class Family final : public KernelFamily {
     if (!MayBeSummed(problem, NumericsClass::kDealtChunks)) {
       return "sums in dealt_chunks, this product in " + std::string(NameOf(NumericsOf(problem)));
     }
-    if (problem.k > kMostBlocks - kDeepStage) return "k is more than 2^31 - 33";
+    if (problem.k > kMostDepth) return "k is more than 2^31 - 33";
     return {};
   }
 

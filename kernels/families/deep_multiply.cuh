@@ -66,6 +66,8 @@ class DeepSums {
       from_b[d] = ring.base + kDeepOperandBytes + granule * kGranuleBytes + place_.half * 128 +
                   DeepUnit(place_.ty, granule % 4, turned_b_) * 16;
     }
+    // The last product of a stage is added when the next one's first operands are on their way; so
+    // is one of zeros before the first.
 #pragma unroll
     for (int i = 0; i < DeepPlace::kRows; ++i) {
       a_[1][i] = 0;
@@ -74,8 +76,6 @@ class DeepSums {
     }
 #pragma unroll
     for (int j = 0; j < DeepPlace::kColumns; ++j) b_[1][j] = 0;
-      // The last product of a stage is added when the next one's first operands are on their way;
-      // so is one of zeros before the first.
 #pragma unroll 1
     for (; stages > 0; --stages) {
       BarrierWait(ring.Full() + ready, ring.parity);

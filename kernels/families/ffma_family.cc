@@ -136,7 +136,7 @@ double FfmaFamily::ModelSeconds(const Problem& problem, const DeviceInfo& device
                         std::ceil(static_cast<double>(problem.m) / ffma.shape.tile_m()) *
                         std::ceil(static_cast<double>(problem.n) / ffma.shape.tile_n());
   if (ffma.shape.slices > 1 && blocks < 1e6 &&
-      !Crowds(ffma.shape, device.multiprocessors, static_cast<int>(blocks))) {
+      !Crowds(ffma.shape, std::max(1, device.multiprocessors), static_cast<int>(blocks))) {
     seconds -= kEarlySeconds;
   }
   // Chunks leave their sums in the workspace, but D is written all the same.

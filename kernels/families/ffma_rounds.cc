@@ -81,8 +81,8 @@ double FfmaRounds::copy_slots() const {
 }
 
 // Packs the operands for which a trip through memory, and a launch, take less time than threads
-// that copy them all along. There are no kernels for an A that threads copy beside a B by boxes,
-// which takes an A transposed and only one of them aligned: then threads copy B too.
+// that copy them all along. There are no kernels for an A that threads copy as it lies beside a B
+// by boxes, which takes an A with m contiguous, ragged, and an aligned B: then threads copy B too.
 void FfmaRounds::PackWhatPays() {
   constexpr double kLaunchSeconds = 1.5e-6;
   constexpr double kBytesPerSecond = 3.8e12;
@@ -161,7 +161,7 @@ FfmaRounds::FfmaRounds(const Problem& problem, const FfmaConfig& config, FfmaPac
   } else if (packing == FfmaPacking::kWherePays) {
     PackWhatPays();
   } else {
-    // Boxes beside copies by threads are compiled only for a B beside an A that is transposed.
+    // Boxes beside copies by threads are compiled only for a B beside an A that these transpose.
     if (a_.feed == FfmaFeed::kBoxes && b_.feed != FfmaFeed::kBoxes) a_.feed = FfmaFeed::kCopying;
     if (b_.feed == FfmaFeed::kBoxes && a_.feed == FfmaFeed::kCopying) b_.feed = FfmaFeed::kCopying;
   }

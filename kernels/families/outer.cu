@@ -41,6 +41,7 @@
 #include <array>
 #include <cstring>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/cuda_status.h"

@@ -11,7 +11,7 @@
 // sums of this one are stored; but for a millisecond at most.
 //
 // Any product of f32: an operand that the copy engine cannot fetch, which A is unless transposed,
-// is packed first; rows of D that are not aligned are stored through 20 or 10 KiB of their own.
+// is packed first; rows of D that are not aligned are stored through 20 KiB of their own.
 
 #include "kernels/families/families.h"
 #include "kernels/families/ffma_family.h"

@@ -13,10 +13,10 @@
 //             | of k                  |    to 16 of x's rows, and of k four in turn with the lanes
 //             +-----------------------+    of its warp (sum_order.h).
 //
-//   Up to 16 rows: 4 lanes, 32 of j, 2 or 3 stages of 33 to 57 KiB, up to two blocks a
+//   Up to 16 rows: 4 lanes, 32 of j, 2 or 3 stages of 33 to 56 KiB, up to two blocks a
 //   multiprocessor. Up to 32: 2 lanes, 64 of j; up to 64: 1 lane. One block, 2 or 3 stages of up to
-//   96 KiB. And 2 lanes with 16 of j, 8 x 4 results a thread, 4 stages of 48 KiB: strips so narrow
-//   that those of a short matrix fill the device, with all of k or in chunks.
+//   104 KiB. And 2 lanes with 16 of j, 8 x 4 results a thread, 4 stages of 48 or 52 KiB: strips so
+//   narrow that those of a short matrix fill the device, with all of k or in chunks.
 //
 // A warp has a ring of its own, of steps of the matrix and of x, which lie as in memory, k
 // contiguous or not: 16 bytes are four products of a line, or four lines of a product. From 5 rows
@@ -161,7 +161,7 @@ Kernel KernelOf() {
   }
 }
 
-// By index of kRowCounts, feed, [x with k contiguous][the matrix with k contiguous].
+// By index of kSkinnyRowCounts, feed, [x with k contiguous][the matrix with k contiguous].
 struct KernelsOfFeed {
   Kernel by_layout[2][2];
 };

@@ -27,7 +27,6 @@ struct SkinnySide {
   static constexpr int kLines = kLineCount;
   static constexpr int kGranules = kGranuleCount;
   static constexpr int kTeams = kTeamCount;  // threads that share the lines
-  static constexpr int kMine = kLines / kTeams;
   static constexpr int kStep = kGranules * kLaneGranule;
   // As rows of memory.
   static constexpr int kRows = kAlong ? kLines : kStep;

@@ -10,6 +10,8 @@
 //                matrix that begin anywhere take five sectors of 32 bytes for 32 columns and nine
 //                for 64.
 
+#include <type_traits>
+
 #include "kernels/cuda_status.h"
 #include "kernels/families/skinny_lines.h"
 #include "kernels/families/strided_gemm.cuh"

@@ -12,8 +12,8 @@
 //
 // An operand that the copy engine can fetch comes by boxes; one with k contiguous is transposed and
 // one that is not 16-byte aligned is copied by four producer warps, 4 bytes at a time. Beside one
-// that threads bring, the other is copied too, but for a B beside an A that is transposed: where A
-// has m contiguous, aligned products have boxed.cu, and those of one ragged operand are rare. One
+// that threads bring, the other is copied too, but for a B beside an A that these transpose: where
+// A has m contiguous, aligned products have boxed.cu, and those of one ragged operand are rare. One
 // that copies waits for its first stage before it asks for more: where all blocks begin at once,
 // that is half a microsecond.
 //
