@@ -8,6 +8,7 @@
 #include <iterator>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "kernels/bench/shape_lists.h"
@@ -557,7 +558,7 @@ TEST(SumOrder, DealsOutChunksByTheDeviceThatTheyFill) {
   EXPECT_EQ(chunks(64, 64, 4096), 64);
   EXPECT_EQ(chunks(17, 33, 1024), 16);
   EXPECT_EQ(chunks(256, 256, 8192), 8);
-  EXPECT_EQ(chunks(64, 64 * 66, int64_t{1} << 40), 2);
+  EXPECT_EQ(chunks(64, int64_t{64} * 66, int64_t{1} << 40), 2);
   const auto may = [](int64_t m, int64_t n, int64_t k, DType dtype = DType::kF32) {
     return MayBeSummed(DenseProblem(dtype, m, n, k), NumericsClass::kDealtChunks);
   };
@@ -811,6 +812,25 @@ TEST(Model, TakesTheReferenceOnlyWhereNothingElseRuns) {
       }
     }
   }
+}
+
+// As the lanes of a device do: its Selector and the families are one for all.
+TEST(Selector, ServesManyThreadsAtOnce) {
+  const Selector selector(H200(), Families());
+  const std::vector<BenchShape> shapes = GoldenShapes();
+  const auto choose = [&](std::vector<std::string_view>* names) {
+    for (const BenchShape& shape : shapes) {
+      names->push_back(selector.Select(BenchProblem(shape, DType::kF32)).kernel.get().name);
+    }
+  };
+  std::vector<std::string_view> alone;
+  choose(&alone);
+  std::vector<std::vector<std::string_view>> together(4);
+  std::vector<std::thread> threads;
+  threads.reserve(together.size());
+  for (std::vector<std::string_view>& names : together) threads.emplace_back(choose, &names);
+  for (std::thread& thread : threads) thread.join();
+  for (const std::vector<std::string_view>& names : together) EXPECT_EQ(names, alone);
 }
 
 TEST(Shapes, AreValidAndNamedApart) {
