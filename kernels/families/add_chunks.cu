@@ -2,6 +2,7 @@
 
 #include "kernels/cuda_status.h"
 #include "kernels/families/add_chunks.h"
+#include "kernels/families/launch_attributes.h"
 #include "kernels/families/strided_gemm.cuh"
 #include "kernels/families/sum_order.h"
 #include "kernels/ptx/dependent_launch.cuh"
@@ -124,9 +125,7 @@ cudaError_t LaunchAddChunks(const StridedGemm<float>& p, const ChunkSums& sums,
   const int64_t rows = p.batch_count * p.m;
   const int64_t blocks =
       few ? (rows * p.n + kThreads - 1) / kThreads : rows * ((p.n + kColumns - 1) / kColumns);
-  cudaLaunchAttribute early;
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute early = StartsEarly();
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(std::min(blocks, kMaxBlocks)));
   config.blockDim = dim3(kThreads);

@@ -2,6 +2,7 @@
 #include "kernels/families/add_parts.h"
 #include "kernels/families/ffma_pieces.cuh"
 #include "kernels/families/ffma_store.cuh"
+#include "kernels/families/launch_attributes.h"
 #include "kernels/families/sum_order.h"
 #include "kernels/ptx/dependent_launch.cuh"
 
@@ -71,9 +72,7 @@ __global__ void __launch_bounds__(kThreads) AddParts(const __grid_constant__ Ffm
 
 template <int kTileM>
 cudaError_t Launch(const FfmaGemm& g, cudaStream_t stream) {
-  cudaLaunchAttribute early;
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute early = StartsEarly();
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(g.cut_tiles * TileParts<kTileM>::kBlocks),
                         static_cast<unsigned>(std::min<int64_t>(g.p.batch_count, 65535)));

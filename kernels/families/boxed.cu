@@ -40,6 +40,7 @@
 #include "kernels/families/boxed_choice.h"
 #include "kernels/families/families.h"
 #include "kernels/families/ffma_tile.cuh"
+#include "kernels/families/launch_attributes.h"
 #include "kernels/families/strided_gemm.cuh"
 #include "kernels/families/sum_order.h"
 #include "kernels/families/tensor_boxes.h"
@@ -448,9 +449,7 @@ class Family final : public KernelFamily {
       // Blocks that leave much of the device to others wait for the kernel before: they would
       // crowd.
       const bool fills = blocks > plan.variant / 2;
-      cudaLaunchAttribute early;
-      early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-      early.val.programmaticStreamSerializationAllowed = 1;
+      cudaLaunchAttribute early = StartsEarly();
       cudaLaunchConfig_t launch = {};
       launch.gridDim = dim3(static_cast<unsigned>(blocks));
       launch.blockDim = dim3(static_cast<unsigned>(32 * block.warps));

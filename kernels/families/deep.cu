@@ -28,6 +28,7 @@
 #include "kernels/cuda_status.h"
 #include "kernels/families/deep_multiply.cuh"
 #include "kernels/families/families.h"
+#include "kernels/families/launch_attributes.h"
 #include "kernels/families/tensor_boxes.h"
 
 namespace gemm {
@@ -252,9 +253,7 @@ class Family final : public KernelFamily {
                          static_cast<unsigned>(g.tiles_n);
       // A block fills a multiprocessor, so blocks that start while the kernel before ends cannot
       // crowd.
-      cudaLaunchAttribute early;
-      early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-      early.val.programmaticStreamSerializationAllowed = 1;
+      cudaLaunchAttribute early = StartsEarly();
       cudaLaunchConfig_t launch = {};
       launch.gridDim = dim3(tiles * static_cast<unsigned>(g.chunks));
       launch.blockDim = dim3(record.by_boxes ? kThreads<true> : kThreads<false>);

@@ -46,6 +46,7 @@
 #include "kernels/cuda_status.h"
 #include "kernels/families/dense_choice.h"
 #include "kernels/families/families.h"
+#include "kernels/families/launch_attributes.h"
 #include "kernels/families/strided_gemm.cuh"
 #include "kernels/families/sum_order.h"
 #include "kernels/ptx/bulk_copy.cuh"
@@ -376,9 +377,7 @@ class Family final : public KernelFamily {
       // Blocks that leave much of the device to others do not keep their multiprocessors to
       // themselves, and so wait for the kernel before: they would crowd.
       const bool fills = int64_t{record.tiles} * batch > plan.variant / 2;
-      cudaLaunchAttribute early;
-      early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-      early.val.programmaticStreamSerializationAllowed = 1;
+      cudaLaunchAttribute early = StartsEarly();
       cudaLaunchConfig_t launch = {};
       launch.gridDim = dim3(record.tiles, batch);
       launch.blockDim = dim3(static_cast<unsigned>(DenseThreads(grid)));

@@ -12,6 +12,7 @@
 #include "kernels/families/cost_model.h"
 #include "kernels/families/ffma_blocks.h"
 #include "kernels/families/ffma_rounds.h"
+#include "kernels/families/launch_attributes.h"
 #include "kernels/families/pack_operands.h"
 #include "kernels/families/sum_order.h"
 #include "kernels/families/tensor_boxes.h"
@@ -241,14 +242,8 @@ cudaError_t FfmaFamily::Launch(const Plan& plan, const void* args, const void* /
     // does not wait.
     const bool early = !stream_k && g.p.k > 0 && !Crowds(ffma.shape, multiprocessors, blocks) &&
                        !(round.second_pass && g.chunks > kFewChunks);
-    if (packs || early) {
-      attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-      attributes[count++].val.programmaticStreamSerializationAllowed = 1;
-    }
-    if (round.cluster > 1) {
-      attributes[count].id = cudaLaunchAttributeClusterDimension;
-      attributes[count++].val.clusterDim = {static_cast<unsigned>(round.cluster), 1, 1};
-    }
+    if (packs || early) attributes[count++] = StartsEarly();
+    if (round.cluster > 1) attributes[count++] = InClustersOf(round.cluster);
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3(static_cast<unsigned>(blocks));
     config.blockDim = dim3(static_cast<unsigned>(ffma.shape.threads()));

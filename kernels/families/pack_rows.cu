@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "kernels/families/launch_attributes.h"
 #include "kernels/families/pack_rows.h"
 #include "kernels/ptx/dependent_launch.cuh"
 
@@ -39,9 +40,7 @@ cudaError_t PreparePackRows() {
 cudaError_t LaunchPackRows(const RowPacking& packing, cudaStream_t stream) {
   const int64_t elements = packing.matrices * packing.rows * packing.elements;
   const int64_t blocks = std::min((elements + kThreads - 1) / kThreads, kMaxBlocks);
-  cudaLaunchAttribute early;
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute early = StartsEarly();
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(blocks));
   config.blockDim = dim3(kThreads);

@@ -68,6 +68,7 @@
 #include "kernels/cuda_status.h"
 #include "kernels/families/add_chunks.h"
 #include "kernels/families/families.h"
+#include "kernels/families/launch_attributes.h"
 #include "kernels/families/pack_rows.h"
 #include "kernels/families/skinny.cuh"
 #include "kernels/families/skinny_cut.h"
@@ -309,20 +310,10 @@ cudaError_t LaunchStrips(const LaunchRecord& record, cudaStream_t stream) {
   const Kernel& kernel = KernelAt(record.rows_index, record.feed, record.x_along, record.along);
   cudaLaunchAttribute attributes[2];
   unsigned used = 0;
-  if (record.cluster) {
-    attributes[used].id = cudaLaunchAttributeClusterDimension;
-    attributes[used].val.clusterDim.x = static_cast<unsigned>(g.chunk_blocks);
-    attributes[used].val.clusterDim.y = 1;
-    attributes[used].val.clusterDim.z = 1;
-    ++used;
-  }
+  if (record.cluster) attributes[used++] = InClustersOf(g.chunk_blocks);
   // Started while the one before ends, where its blocks have a multiprocessor to themselves
   // and so cannot crowd.
-  if (g.alone) {
-    attributes[used].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[used].val.programmaticStreamSerializationAllowed = 1;
-    ++used;
-  }
+  if (g.alone) attributes[used++] = StartsEarly();
   cudaLaunchConfig_t launch = {};
   launch.gridDim = dim3(record.blocks, 1, record.planes);
   launch.blockDim = dim3(kSkinnyThreads);

@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "kernels/cuda_status.h"
+#include "kernels/families/launch_attributes.h"
 #include "kernels/families/skinny_lines.h"
 #include "kernels/families/strided_gemm.cuh"
 #include "kernels/ptx/cluster.cuh"
@@ -252,9 +253,7 @@ cudaError_t PrepareSkinnyLines(bool clusters, size_t lone_shared_bytes) {
 }
 
 cudaError_t LaunchSkinnyDot(const SkinnyGemm& g, unsigned planes, cudaStream_t stream) {
-  cudaLaunchAttribute early;
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute early = StartsEarly();
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(g.chunk_blocks), 1, planes);
   config.blockDim = dim3(kDotThreads);
@@ -267,13 +266,7 @@ cudaError_t LaunchSkinnyDot(const SkinnyGemm& g, unsigned planes, cudaStream_t s
 cudaError_t LaunchSkinnyLine(const SkinnyGemm& g, unsigned planes, size_t lone_shared_bytes,
                              cudaStream_t stream) {
   const int64_t strips = TilesOf(g.length, kLineStrip);
-  cudaLaunchAttribute attributes[2];
-  attributes[0].id = cudaLaunchAttributeClusterDimension;
-  attributes[0].val.clusterDim.x = kLinePair;
-  attributes[0].val.clusterDim.y = 1;
-  attributes[0].val.clusterDim.z = 1;
-  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[1].val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attributes[] = {InClustersOf(kLinePair), StartsEarly()};
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(strips * g.chunk_blocks * kLinePair), 1, planes);
   config.blockDim = dim3(kLineThreads);
