@@ -33,7 +33,6 @@
 #include <cstring>
 #include <iterator>
 #include <string>
-#include <type_traits>
 #include <utility>
 
 #include "kernels/cuda_status.h"
@@ -41,6 +40,7 @@
 #include "kernels/families/families.h"
 #include "kernels/families/ffma_tile.cuh"
 #include "kernels/families/launch_attributes.h"
+#include "kernels/families/launch_records.h"
 #include "kernels/families/strided_gemm.cuh"
 #include "kernels/families/sum_order.h"
 #include "kernels/families/tensor_boxes.h"
@@ -338,7 +338,6 @@ struct Record {
   TensorBoxes boxes_a;
   TensorBoxes boxes_b;
 };
-static_assert(std::is_trivially_copyable_v<Record> && alignof(Record) <= 16);
 
 // `rows` and `columns` of the matrix as it is stored.
 TensorBoxes BoxesOf(const MatrixLayout& layout, const float* base, int64_t rows, int64_t columns,
@@ -401,11 +400,7 @@ class Family final : public KernelFamily {
   cudaError_t Prepare(const DeviceInfo& device) const override {
     if (device.compute_capability != 90) return cudaSuccess;  // WhyNot refuses everything
     for (const void* function : kFunctions) {
-      cudaFuncAttributes attributes;
-      GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, function));
-      GEMM_RETURN_IF_CUDA_ERROR(
-          cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(device.shared_bytes_per_block)));
+      GEMM_RETURN_IF_CUDA_ERROR(LoadKernel(function, device.shared_bytes_per_block));
     }
     return PrepareTensorMaps();
   }
@@ -414,33 +409,19 @@ class Family final : public KernelFamily {
   // plan's variant.
   Plan MakePlan(std::span<const Problem> problems, const DeviceInfo& device,
                 int config) const override {
-    Plan plan;
-    plan.config = config;
-    plan.variant = device.multiprocessors;
-    plan.launches =
-        static_cast<int>(std::count_if(problems.begin(), problems.end(),
-                                       [](const Problem& problem) { return !IsEmpty(problem); }));
-    plan.args_bytes = static_cast<size_t>(plan.launches) * sizeof(Record);
-    return plan;
+    return PlanOfEach<Record>(problems, config, device.multiprocessors);
   }
 
   void Encode(const Plan& plan, std::span<const Problem> problems,
               std::span<const Operands> operands, void* args) const override {
-    auto* out = static_cast<unsigned char*>(args);
-    for (size_t i = 0; i < problems.size(); ++i) {
-      if (IsEmpty(problems[i])) continue;
-      const Record record = RecordOf(problems[i], operands[i], plan.variant);
-      std::memcpy(out, &record, sizeof(record));
-      out += sizeof(record);
-    }
+    EncodeEach(problems, operands, args, [&](const Problem& problem, const Operands& of_problem) {
+      return RecordOf(problem, of_problem, plan.variant);
+    });
   }
 
   cudaError_t Launch(const Plan& plan, const void* args, const void* /*device_args*/,
                      void* /*workspace*/, cudaStream_t stream) const override {
-    const auto* in = static_cast<const unsigned char*>(args);
-    for (int i = 0; i < plan.launches; ++i, in += sizeof(Record)) {
-      Record record;
-      std::memcpy(&record, in, sizeof(record));
+    return LaunchEach<Record>(plan, args, [&](Record& record) -> cudaError_t {
       const BoxedBlock& block = record.gemm.block;
       CUtensorMap maps[2];
       GEMM_RETURN_IF_CUDA_ERROR(MakeTensorMap(record.boxes_a, &maps[0]));
@@ -458,9 +439,8 @@ class Family final : public KernelFamily {
       launch.attrs = &early;
       launch.numAttrs = fills ? 1 : 0;
       void* parameters[] = {&maps[0], &maps[1], &record.gemm};
-      GEMM_RETURN_IF_CUDA_ERROR(cudaLaunchKernelExC(&launch, kFunctions[block.shape], parameters));
-    }
-    return cudaGetLastError();
+      return cudaLaunchKernelExC(&launch, kFunctions[block.shape], parameters);
+    });
   }
 };
 

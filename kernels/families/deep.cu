@@ -29,6 +29,7 @@
 #include "kernels/families/deep_multiply.cuh"
 #include "kernels/families/families.h"
 #include "kernels/families/launch_attributes.h"
+#include "kernels/families/launch_records.h"
 #include "kernels/families/tensor_boxes.h"
 
 namespace gemm {
@@ -191,10 +192,7 @@ class Family final : public KernelFamily {
   cudaError_t Prepare(const DeviceInfo& device) const override {
     if (device.compute_capability != 90) return cudaSuccess;  // WhyNot refuses everything
     for (const void* kernel : {KernelOf(false), KernelOf(true)}) {
-      cudaFuncAttributes attributes;
-      GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, kernel));
-      GEMM_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
-          kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kDeepSharedBytes)));
+      GEMM_RETURN_IF_CUDA_ERROR(LoadKernel(kernel, kDeepSharedBytes));
     }
     cudaFuncAttributes attributes;
     GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, AddDeepChunks<kFewLanes>));
@@ -238,10 +236,7 @@ class Family final : public KernelFamily {
 
   cudaError_t Launch(const Plan& plan, const void* args, const void* /*device_args*/,
                      void* workspace, cudaStream_t stream) const override {
-    const auto* in = static_cast<const unsigned char*>(args);
-    for (size_t at = 0; at < plan.args_bytes; at += sizeof(LaunchRecord)) {
-      LaunchRecord record;
-      std::memcpy(&record, in + at, sizeof(record));
+    return LaunchEach<LaunchRecord>(plan, args, [&](LaunchRecord& record) -> cudaError_t {
       DeepGemm& g = record.args;
       g.partial = static_cast<float*>(workspace);
       CUtensorMap maps[2] = {};
@@ -270,10 +265,9 @@ class Family final : public KernelFamily {
       launch.blockDim = dim3(kDeepSumThreads);
       launch.dynamicSmemBytes = 0;
       launch.numAttrs = 0;
-      GEMM_RETURN_IF_CUDA_ERROR(cudaLaunchKernelEx(
-          &launch, few ? &AddDeepChunks<kFewLanes> : &AddDeepChunks<kDeepChunkLanes>, g));
-    }
-    return cudaGetLastError();
+      return cudaLaunchKernelEx(
+          &launch, few ? &AddDeepChunks<kFewLanes> : &AddDeepChunks<kDeepChunkLanes>, g);
+    });
   }
 
  private:

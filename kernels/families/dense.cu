@@ -36,7 +36,6 @@
 // 69, for the few warps that they leave; 4 x 8, 9.0 us for 8.3 at 61x61x61b256, better only at
 // 101x203x307b40 (29.1 for 31.3); 4 x 4, 9.1 and slower.
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 #include <iterator>
@@ -47,6 +46,7 @@
 #include "kernels/families/dense_choice.h"
 #include "kernels/families/families.h"
 #include "kernels/families/launch_attributes.h"
+#include "kernels/families/launch_records.h"
 #include "kernels/families/strided_gemm.cuh"
 #include "kernels/families/sum_order.h"
 #include "kernels/ptx/bulk_copy.cuh"
@@ -301,7 +301,6 @@ struct Record {
   DenseGemm gemm;
   unsigned tiles;  // of one product
 };
-static_assert(std::is_trivially_copyable_v<Record> && alignof(Record) <= 16);
 
 class Family final : public KernelFamily {
  public:
@@ -326,11 +325,7 @@ class Family final : public KernelFamily {
   cudaError_t Prepare(const DeviceInfo& device) const override {
     if (device.compute_capability != 90) return cudaSuccess;  // WhyNot refuses everything
     for (const void* function : kFunctions) {
-      cudaFuncAttributes attributes;
-      GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, function));
-      GEMM_RETURN_IF_CUDA_ERROR(
-          cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(device.shared_bytes_per_block)));
+      GEMM_RETURN_IF_CUDA_ERROR(LoadKernel(function, device.shared_bytes_per_block));
     }
     return cudaSuccess;
   }
@@ -339,39 +334,26 @@ class Family final : public KernelFamily {
   // plan's variant.
   Plan MakePlan(std::span<const Problem> problems, const DeviceInfo& device,
                 int config) const override {
-    Plan plan;
-    plan.config = config;
-    plan.variant = device.multiprocessors;
-    plan.launches =
-        static_cast<int>(std::count_if(problems.begin(), problems.end(),
-                                       [](const Problem& problem) { return !IsEmpty(problem); }));
-    plan.args_bytes = static_cast<size_t>(plan.launches) * sizeof(Record);
-    return plan;
+    return PlanOfEach<Record>(problems, config, device.multiprocessors);
   }
 
   void Encode(const Plan& plan, std::span<const Problem> problems,
               std::span<const Operands> operands, void* args) const override {
-    auto* out = static_cast<unsigned char*>(args);
-    for (size_t i = 0; i < problems.size(); ++i) {
-      if (IsEmpty(problems[i])) continue;
+    EncodeEach(problems, operands, args, [&](const Problem& problem, const Operands& of_problem) {
       Record record;
       std::memset(static_cast<void*>(&record), 0, sizeof(record));
-      record.gemm.p = MakeStridedGemm<float>(problems[i], operands[i]);
-      record.gemm.grid = BestDenseGrid(problems[i], plan.variant);
+      record.gemm.p = MakeStridedGemm<float>(problem, of_problem);
+      record.gemm.grid = BestDenseGrid(problem, plan.variant);
       record.gemm.stage_bytes =
-          DenseStageBytes(record.gemm.grid.depth, static_cast<int>(problems[i].n));
-      record.tiles = static_cast<unsigned>(TilesOf(problems[i].m, DenseTileRows(record.gemm.grid)));
-      std::memcpy(out, &record, sizeof(record));
-      out += sizeof(record);
-    }
+          DenseStageBytes(record.gemm.grid.depth, static_cast<int>(problem.n));
+      record.tiles = static_cast<unsigned>(TilesOf(problem.m, DenseTileRows(record.gemm.grid)));
+      return record;
+    });
   }
 
   cudaError_t Launch(const Plan& plan, const void* args, const void* /*device_args*/,
                      void* /*workspace*/, cudaStream_t stream) const override {
-    const auto* in = static_cast<const unsigned char*>(args);
-    for (int i = 0; i < plan.launches; ++i, in += sizeof(Record)) {
-      Record record;
-      std::memcpy(&record, in, sizeof(record));
+    return LaunchEach<Record>(plan, args, [&](Record& record) {
       const DenseGrid& grid = record.gemm.grid;
       const auto batch = static_cast<unsigned>(record.gemm.p.batch_count);
       // Blocks that leave much of the device to others do not keep their multiprocessors to
@@ -388,9 +370,8 @@ class Family final : public KernelFamily {
       launch.attrs = &early;
       launch.numAttrs = fills ? 1 : 0;
       void* parameters[] = {&record.gemm};
-      GEMM_RETURN_IF_CUDA_ERROR(cudaLaunchKernelExC(&launch, kFunctions[grid.shape], parameters));
-    }
-    return cudaGetLastError();
+      return cudaLaunchKernelExC(&launch, kFunctions[grid.shape], parameters);
+    });
   }
 };
 

@@ -13,6 +13,7 @@
 #include "kernels/families/ffma_blocks.h"
 #include "kernels/families/ffma_rounds.h"
 #include "kernels/families/launch_attributes.h"
+#include "kernels/families/launch_records.h"
 #include "kernels/families/pack_operands.h"
 #include "kernels/families/sum_order.h"
 #include "kernels/families/tensor_boxes.h"
@@ -158,11 +159,8 @@ cudaError_t FfmaFamily::Prepare(const DeviceInfo& device) const {
       if (function == nullptr) continue;
       const FfmaKernel kernel{ffma_configs_[i].shape, static_cast<FfmaFeed>(a),
                               static_cast<FfmaFeed>(b)};
-      const auto* address = reinterpret_cast<const void*>(function);
-      cudaFuncAttributes attributes;
-      GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, address));
-      GEMM_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
-          address, cudaFuncAttributeMaxDynamicSharedMemorySize, kernel.shared_bytes()));
+      GEMM_RETURN_IF_CUDA_ERROR(LoadKernel(reinterpret_cast<const void*>(function),
+                                           static_cast<size_t>(kernel.shared_bytes())));
     }
   }
   GEMM_RETURN_IF_CUDA_ERROR(PrepareTensorMaps());

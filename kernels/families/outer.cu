@@ -37,15 +37,14 @@
 //     beside 13.8 at 1000x2000x80:NT, but 91.9 beside 89.9 at 7658x4116x36:NT; 32 of one: 102;
 //   12, 14 and 16 rows a thread: 6.6 to 7.5, 29.4 to 30.4, 43.0 to 45.5.
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string>
-#include <type_traits>
 #include <utility>
 
 #include "kernels/cuda_status.h"
 #include "kernels/families/families.h"
+#include "kernels/families/launch_records.h"
 #include "kernels/families/outer_gemm.h"
 #include "kernels/families/outer_tiles.h"
 #include "kernels/families/strided_gemm.cuh"
@@ -283,7 +282,6 @@ struct LaunchRecord {
   unsigned tiles;
   unsigned shared_bytes;
 };
-static_assert(std::is_trivially_copyable_v<LaunchRecord> && alignof(LaunchRecord) <= 16);
 
 class Family final : public KernelFamily {
  public:
@@ -302,60 +300,40 @@ class Family final : public KernelFamily {
 
   cudaError_t Prepare(const DeviceInfo& device) const override {
     for (const void* function : kFunctions) {
-      cudaFuncAttributes attributes;
-      GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, function));
-      GEMM_RETURN_IF_CUDA_ERROR(
-          cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(device.shared_bytes_per_block)));
+      GEMM_RETURN_IF_CUDA_ERROR(LoadKernel(function, device.shared_bytes_per_block));
     }
     return cudaSuccess;
   }
 
   Plan MakePlan(std::span<const Problem> problems, const DeviceInfo& device,
                 int config) const override {
-    Plan plan;
-    plan.config = config;
-    plan.variant = BestOuterTile(problems, device);
-    plan.launches =
-        static_cast<int>(std::count_if(problems.begin(), problems.end(),
-                                       [](const Problem& problem) { return !IsEmpty(problem); }));
-    plan.args_bytes = static_cast<size_t>(plan.launches) * sizeof(LaunchRecord);
-    return plan;
+    return PlanOfEach<LaunchRecord>(problems, config, BestOuterTile(problems, device));
   }
 
   void Encode(const Plan& plan, std::span<const Problem> problems,
               std::span<const Operands> operands, void* args) const override {
     const OuterTile& tile = kOuterTiles[plan.variant];
-    auto* out = static_cast<unsigned char*>(args);
-    for (size_t i = 0; i < problems.size(); ++i) {
-      const Problem& problem = problems[i];
-      if (IsEmpty(problem)) continue;
+    EncodeEach(problems, operands, args, [&](const Problem& problem, const Operands& of_problem) {
       LaunchRecord record;
       std::memset(&record, 0, sizeof(record));
       OuterGemm& g = record.g;
-      g.p = MakeStridedGemm<float>(problem, operands[i]);
+      g.p = MakeStridedGemm<float>(problem, of_problem);
       g.tiles_m = static_cast<unsigned>(TilesOf(problem.m, tile.tile_m()));
       g.tiles_n = static_cast<unsigned>(OuterTilesAlong(problem, tile));
       g.shift_mask = ShiftsOuter(problem, tile) ? kOuterSector - 1 : 0;
       record.tiles = static_cast<unsigned>(int64_t{g.tiles_m} * g.tiles_n * problem.batch_count);
       record.shared_bytes = static_cast<unsigned>(tile.shared_bytes(g.p.k));
-      std::memcpy(out, &record, sizeof(record));
-      out += sizeof(record);
-    }
+      return record;
+    });
   }
 
   cudaError_t Launch(const Plan& plan, const void* args, const void* /*device_args*/,
                      void* /*workspace*/, cudaStream_t stream) const override {
-    const auto* in = static_cast<const unsigned char*>(args);
-    for (int i = 0; i < plan.launches; ++i, in += sizeof(LaunchRecord)) {
-      LaunchRecord record;
-      std::memcpy(&record, in, sizeof(record));
+    return LaunchEach<LaunchRecord>(plan, args, [&](LaunchRecord& record) {
       void* parameters[] = {&record.g};
-      GEMM_RETURN_IF_CUDA_ERROR(cudaLaunchKernel(kFunctions[plan.variant], dim3(record.tiles),
-                                                 dim3(kOuterThreads), parameters,
-                                                 record.shared_bytes, stream));
-    }
-    return cudaGetLastError();
+      return cudaLaunchKernel(kFunctions[plan.variant], dim3(record.tiles), dim3(kOuterThreads),
+                              parameters, record.shared_bytes, stream);
+    });
   }
 };
 

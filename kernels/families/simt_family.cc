@@ -1,10 +1,9 @@
 #include "kernels/families/simt_family.h"
 
 #include <algorithm>
-#include <cstring>
-#include <type_traits>
 
 #include "kernels/cuda_status.h"
+#include "kernels/families/launch_records.h"
 
 namespace gemm {
 namespace {
@@ -20,7 +19,6 @@ struct LaunchRecord {
     StridedGemm<double> f64;
   };
 };
-static_assert(std::is_trivially_copyable_v<LaunchRecord> && alignof(LaunchRecord) <= 16);
 
 int64_t CeilDiv(int64_t value, int64_t divisor) {
   return value / divisor + (value % divisor != 0 ? 1 : 0);
@@ -63,46 +61,32 @@ cudaError_t SimtFamily::Prepare(const DeviceInfo& /*device*/) const {
 
 Plan SimtFamily::MakePlan(std::span<const Problem> problems, const DeviceInfo& /*device*/,
                           int config) const {
-  Plan plan;
-  plan.config = config;
-  for (const Problem& problem : problems) {
-    if (!IsEmpty(problem)) ++plan.launches;
-  }
-  plan.args_bytes = static_cast<size_t>(plan.launches) * sizeof(LaunchRecord);
-  return plan;
+  return PlanOfEach<LaunchRecord>(problems, config, 0);
 }
 
 void SimtFamily::Encode(const Plan& plan, std::span<const Problem> problems,
                         std::span<const Operands> operands, void* args) const {
   const SimtConfig& simt = simt_config(plan.config);
-  auto* out = static_cast<unsigned char*>(args);
-  for (size_t i = 0; i < problems.size(); ++i) {
-    if (IsEmpty(problems[i])) continue;
+  EncodeEach(problems, operands, args, [&](const Problem& problem, const Operands& of_problem) {
     LaunchRecord record;
-    record.grid = Grid(problems[i], simt);
+    record.grid = Grid(problem, simt);
     if (simt.dtype == DType::kF32) {
-      record.f32 = MakeStridedGemm<float>(problems[i], operands[i]);
+      record.f32 = MakeStridedGemm<float>(problem, of_problem);
     } else {
-      record.f64 = MakeStridedGemm<double>(problems[i], operands[i]);
+      record.f64 = MakeStridedGemm<double>(problem, of_problem);
     }
-    std::memcpy(out, &record, sizeof(record));
-    out += sizeof(record);
-  }
+    return record;
+  });
 }
 
 cudaError_t SimtFamily::Launch(const Plan& plan, const void* args, const void* /*device_args*/,
                                void* /*workspace*/, cudaStream_t stream) const {
-  const auto* in = static_cast<const unsigned char*>(args);
   const dim3 block(static_cast<unsigned>(simt_config(plan.config).threads));
-  for (int i = 0; i < plan.launches; ++i, in += sizeof(LaunchRecord)) {
-    LaunchRecord record;
-    std::memcpy(&record, in, sizeof(record));
+  return LaunchEach<LaunchRecord>(plan, args, [&](LaunchRecord& record) {
     void* parameters[] = {&record.f32};  // f64 is at the same address
     const dim3 grid(record.grid.x, record.grid.y, record.grid.z);
-    GEMM_RETURN_IF_CUDA_ERROR(
-        cudaLaunchKernel(functions_[plan.config], grid, block, parameters, 0, stream));
-  }
-  return cudaGetLastError();
+    return cudaLaunchKernel(functions_[plan.config], grid, block, parameters, 0, stream);
+  });
 }
 
 SimtGrid SimtFamily::Grid(const Problem& problem, const SimtConfig& config) const {

@@ -69,6 +69,7 @@
 #include "kernels/families/add_chunks.h"
 #include "kernels/families/families.h"
 #include "kernels/families/launch_attributes.h"
+#include "kernels/families/launch_records.h"
 #include "kernels/families/pack_rows.h"
 #include "kernels/families/skinny.cuh"
 #include "kernels/families/skinny_cut.h"
@@ -456,21 +457,14 @@ class Family final : public KernelFamily {
 
   void Encode(const Plan& plan, std::span<const Problem> problems,
               std::span<const Operands> operands, void* args) const override {
-    auto* out = static_cast<unsigned char*>(args);
-    for (size_t i = 0; i < problems.size(); ++i) {
-      if (IsEmpty(problems[i])) continue;
-      const LaunchRecord record = Record(problems[i], operands[i], plan);
-      std::memcpy(out, &record, sizeof(record));
-      out += sizeof(record);
-    }
+    EncodeEach(problems, operands, args, [&](const Problem& problem, const Operands& of_problem) {
+      return Record(problem, of_problem, plan);
+    });
   }
 
   cudaError_t Launch(const Plan& plan, const void* args, const void* /*device_args*/,
                      void* workspace, cudaStream_t stream) const override {
-    const auto* in = static_cast<const unsigned char*>(args);
-    for (size_t at = 0; at < plan.args_bytes; at += sizeof(LaunchRecord)) {
-      LaunchRecord record;
-      std::memcpy(&record, in + at, sizeof(record));
+    return LaunchEach<LaunchRecord>(plan, args, [&](LaunchRecord& record) -> cudaError_t {
       SkinnyGemm& g = record.args;
       auto* work = static_cast<float*>(workspace);
       if (record.packing.rows > 0) {
@@ -491,12 +485,9 @@ class Family final : public KernelFamily {
           GEMM_RETURN_IF_CUDA_ERROR(LaunchStrips(record, stream));
           break;
       }
-      if (record.second_pass) {
-        GEMM_RETURN_IF_CUDA_ERROR(
-            LaunchSecondPass(g, kSkinnyRowCounts[record.rows_index].Strip(), stream));
-      }
-    }
-    return cudaGetLastError();
+      if (!record.second_pass) return cudaSuccess;
+      return LaunchSecondPass(g, kSkinnyRowCounts[record.rows_index].Strip(), stream);
+    });
   }
 };
 

@@ -33,6 +33,7 @@
 
 #include "kernels/cuda_status.h"
 #include "kernels/families/families.h"
+#include "kernels/families/launch_records.h"
 #include "kernels/families/small_gemm.h"
 #include "kernels/families/small_grid.cuh"
 #include "kernels/families/small_shapes.h"
@@ -246,19 +247,12 @@ class Family final : public KernelFamily {
   }
 
   cudaError_t Prepare(const DeviceInfo& device) const override {
-    const auto* on_grid = reinterpret_cast<const void*>(&SmallOnGrid);
-    cudaFuncAttributes on_grid_attributes;
-    GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&on_grid_attributes, on_grid));
     GEMM_RETURN_IF_CUDA_ERROR(
-        cudaFuncSetAttribute(on_grid, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(device.shared_bytes_per_block)));
+        LoadKernel(reinterpret_cast<const void*>(&SmallOnGrid), device.shared_bytes_per_block));
     for (int shape = 0; shape < kSmallShapeCount; ++shape) {
       for (const void* function : {kOne[shape], kMany[shape]}) {
-        cudaFuncAttributes attributes;
-        GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, function));
-        GEMM_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(function,
-                                                       cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                       kSmallShapes[shape].shared_bytes()));
+        GEMM_RETURN_IF_CUDA_ERROR(
+            LoadKernel(function, static_cast<size_t>(kSmallShapes[shape].shared_bytes())));
       }
     }
     return cudaSuccess;
