@@ -113,11 +113,11 @@ bool ReadTimes(const std::string& path, std::vector<ShapeTimes>* times) {
 }
 
 void KeepLegal(const DeviceInfo& device, std::vector<ShapeTimes>* times) {
+  const Selector selector(device, Families(), TuningTable{});
   for (ShapeTimes& one : *times) {
     const Problem problem = BenchProblem(one.shape, one.dtype);
     std::erase_if(one.kernels, [&](const KernelMicroseconds& time) {
-      return Select(problem, device, Families(), time.kernel, TuningTable{}).kernel.family ==
-             nullptr;
+      return selector.Select(problem, time.kernel).kernel.family == nullptr;
     });
   }
 }

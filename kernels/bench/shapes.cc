@@ -82,10 +82,16 @@ void AddTiles(Cases& cases, const std::vector<int64_t>& tiles) {
   }
 }
 
+// Whether A is, and B: transposed, or one for all of a batch.
+struct FlagsOfAAndB {
+  bool a;
+  bool b;
+};
+constexpr FlagsOfAAndB kFlagsOfAAndB[] = {
+    {false, false}, {true, false}, {false, true}, {true, true}};
+
 void AddTransposes(Cases& cases, int64_t m, int64_t n, int64_t k) {
-  for (int which = 0; which < 4; ++which) {
-    const bool a = (which & 1) != 0;
-    const bool b = (which & 2) != 0;
+  for (const auto [a, b] : kFlagsOfAAndB) {
     cases.Add("transposes", m, n, k, 1, {.transpose_a = a, .transpose_b = b});
     cases.Add("transposes", m, n, k, 3,
               {.transpose_a = a, .transpose_b = b, .padding = 5, .alpha = 0.5, .beta = 2});
@@ -107,9 +113,7 @@ void AddScalars(Cases& cases, int64_t m, int64_t n, int64_t k) {
 
 // Aligned matrices in every layout, more of them than multiprocessors.
 void AddBoxes(Cases& cases, int64_t m, int64_t n, int64_t k, int64_t batch_count) {
-  for (int which = 0; which < 4; ++which) {
-    const bool a = (which & 1) != 0;
-    const bool b = (which & 2) != 0;
+  for (const auto [a, b] : kFlagsOfAAndB) {
     cases.Add("boxes", m, n, k, batch_count,
               {.transpose_a = a,
                .transpose_b = b,
@@ -128,9 +132,7 @@ void AddEmptySums(Cases& cases) {
 }
 
 void AddBatches(Cases& cases, int64_t m, int64_t n, int64_t k) {
-  for (int which = 0; which < 4; ++which) {
-    const bool a = (which & 1) != 0;
-    const bool b = (which & 2) != 0;
+  for (const auto [a, b] : kFlagsOfAAndB) {
     cases.Add("batch", m, n, k, 5, {.padding = 2, .broadcast_a = a, .broadcast_b = b, .beta = 1});
   }
 }
@@ -205,9 +207,7 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
   if (!full) return cases.Take();
 
   // Short sums into results of all sizes, for every tile of the outer family.
-  for (int which = 0; which < 4; ++which) {
-    const bool a = (which & 1) != 0;
-    const bool b = (which & 2) != 0;
+  for (const auto [a, b] : kFlagsOfAAndB) {
     cases.Add("outer", 517, 1969, 51, 1, {.transpose_a = a, .transpose_b = b});
     cases.Add("outer", 1147, 1022, 39, 1,
               {.transpose_a = a, .transpose_b = b, .padding = 1, .alpha = 2, .beta = -1});
@@ -285,9 +285,7 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
   cases.Add("dot", 1, 1, 515, 1100, {.beta = 1});
   // Rows of every alignment in matrices that begin at multiples of 16 bytes.
   for (int64_t narrow : {6, 14, 22, 34, 38}) {
-    for (int which = 0; which < 4; ++which) {
-      const bool a = (which & 1) != 0;
-      const bool b = (which & 2) != 0;
+    for (const auto [a, b] : kFlagsOfAAndB) {
       cases.Add("ragged", narrow, 1502, 298, 2, {.transpose_a = a, .transpose_b = b});
       cases.Add("ragged", 1502, narrow, 298, 2, {.transpose_a = a, .transpose_b = b, .beta = 1});
       // One of the operands alone.
@@ -301,9 +299,7 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
   if (dtype == DType::kF32) {
     // Few tiles and long sums, shared by all blocks: of any alignment, and by boxes.
     AddTransposes(cases, 70, 131, 1501);
-    for (int which = 0; which < 4; ++which) {
-      const bool a = (which & 1) != 0;
-      const bool b = (which & 2) != 0;
+    for (const auto [a, b] : kFlagsOfAAndB) {
       cases.Add("dealt", 68, 196, 1100, 2,
                 {.transpose_a = a, .transpose_b = b, .beta = 1, .alignment_bytes = 256});
     }
