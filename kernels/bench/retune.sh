@@ -23,7 +23,7 @@ type=$(grep -om1 '"dtype":"f[0-9]*"' "$tuned" | grep -o 'f[0-9]*') || fail "$tun
 
 build() { cmake --build --preset release --target gemm_bench golden_choices_test tuning_table_test; }
 
-judge() { "$bench" --mode=regret "$@" | tail -n 2; }
+judge() { "$bench" --mode=regret "$@" | tail -n 3; }
 
 # Where the run wrote its records is nobody's business.
 renewed=$(mktemp)
