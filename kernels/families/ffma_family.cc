@@ -169,10 +169,12 @@ cudaError_t FfmaFamily::Prepare(const DeviceInfo& device) const {
   return PrepareAddChunks();
 }
 
-Plan FfmaFamily::MakePlan(std::span<const Problem> problems, const DeviceInfo& /*device*/,
+// Its variant is the number of multiprocessors, which a launch's blocks follow from.
+Plan FfmaFamily::MakePlan(std::span<const Problem> problems, const DeviceInfo& device,
                           int config) const {
   Plan plan;
   plan.config = config;
+  plan.variant = std::max(1, device.multiprocessors);
   int64_t count = 0;
   for (const Problem& problem : problems) {
     if (IsEmpty(problem)) continue;
@@ -203,11 +205,7 @@ void FfmaFamily::Encode(const Plan& plan, std::span<const Problem> problems,
 cudaError_t FfmaFamily::Launch(const Plan& plan, const void* args, const void* /*device_args*/,
                                void* workspace, cudaStream_t stream) const {
   const FfmaConfig& ffma = ffma_configs_[plan.config];
-  int device = 0;
-  int multiprocessors = 0;
-  GEMM_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device));
-  GEMM_RETURN_IF_CUDA_ERROR(
-      cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
+  const int multiprocessors = plan.variant;
   const auto* in = static_cast<const unsigned char*>(args);
   for (size_t at = 0; at < plan.args_bytes; at += sizeof(FfmaRound)) {
     FfmaRound round;
