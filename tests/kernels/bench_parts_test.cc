@@ -5,9 +5,11 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <string>
 
 #include "kernels/bench/claims.h"
 #include "kernels/bench/shape_lists.h"
+#include "kernels/bench/shapes.h"
 #include "kernels/bench/statistics.h"
 
 namespace gemm {
@@ -115,6 +117,39 @@ TEST(BenchShapes, SpreadOnesHaveShortSumsThinSidesAndAlignedRows) {
   EXPECT_GT(count([](const BenchShape& s) { return s.n % 8 == 0; }), 30);
   EXPECT_GT(count([](const BenchShape& s) { return s.n % 8 == 4; }), 20);
   EXPECT_GT(count([](const BenchShape& s) { return s.transpose_a && s.transpose_b; }), 5);
+}
+
+TEST(Shapes, AreValidAndNamedApart) {
+  for (DType dtype : {DType::kF32, DType::kF64}) {
+    for (CaseSet set : {CaseSet::kQuick, CaseSet::kFull}) {
+      std::set<std::string> names;
+      for (const CheckCase& check_case : CheckCases(dtype, set)) {
+        EXPECT_TRUE(names.insert(check_case.name).second) << check_case.name;
+        EXPECT_FALSE(Validate(check_case.problem)) << check_case.name;
+        EXPECT_FALSE(IsEmpty(check_case.problem)) << check_case.name;
+        EXPECT_EQ(check_case.problem.dtype, dtype);
+      }
+    }
+  }
+}
+
+// Kernels that describe every fourth row to the copy engine take each residue another way.
+TEST(Shapes, BeginRowsAndMatricesAtEveryResidue) {
+  std::set<int64_t> rows_b;
+  std::set<int64_t> rows_d;
+  std::set<int64_t> matrices_b;
+  std::set<int64_t> matrices_d;
+  for (const CheckCase& check_case : CheckCases(DType::kF32, CaseSet::kQuick)) {
+    const Problem& problem = check_case.problem;
+    if (problem.batch_count < 5 || ReadsC(problem) || problem.b.transposed) continue;
+    rows_b.insert(problem.b.ld % 4);
+    rows_d.insert(problem.d.ld % 4);
+    matrices_b.insert(problem.b.batch_stride % 4);
+    matrices_d.insert(problem.d.batch_stride % 4);
+  }
+  for (const auto* residues : {&rows_b, &rows_d, &matrices_b, &matrices_d}) {
+    EXPECT_EQ(residues->size(), 4u);
+  }
 }
 
 const Claim& Find(std::string_view part) {

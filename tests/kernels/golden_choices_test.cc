@@ -9,8 +9,8 @@
 #include <sstream>
 
 #include "kernels/bench/choices.h"
+#include "kernels/bench/literal_devices.h"
 #include "kernels/registry.h"
-#include "tests/kernels/devices.h"
 
 namespace gemm {
 namespace {

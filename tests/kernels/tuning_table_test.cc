@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/bench/literal_devices.h"
 #include "kernels/bench/measured_times.h"
 #include "kernels/registry.h"
-#include "tests/kernels/devices.h"
 
 namespace gemm {
 namespace {
