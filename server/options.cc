@@ -2,13 +2,13 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
-#include <limits>
 #include <set>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "proto/limits.h"
 #include "server/host_port.h"
 #include "server/option_kinds.h"
 
@@ -94,8 +94,8 @@ Flags::Flags(Options& options) {
       "Log calls that take at least so long as warnings");
 
   group_ = "How much it may take";
-  Add("--message-limit", options.message_limit_bytes,
-      Size(kKiB, std::numeric_limits<int32_t>::max()), "Largest request, and largest reply");
+  Add("--message-limit", options.message_limit_bytes, Size(kKiB, kMaxMessageBytes),
+      "Largest request, and largest reply");
   Add("--admission-budget", options.admission_budget_bytes, Size(kKiB),
       "Bytes of requests under way at once; more wait unread");
   Add("--admission-line", options.admission_line, Count<int>(0, 1'000'000),

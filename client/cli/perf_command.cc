@@ -19,6 +19,7 @@
 #include "client/cli/progress.h"
 #include "gemmd/tune_process.h"
 #include "nlohmann/json.hpp"
+#include "proto/limits.h"
 
 namespace gemm::cli {
 namespace {
@@ -81,7 +82,7 @@ absl::Status CheckShapes(const Client& client, const Workload& workload, PerfSet
 absl::Status CheckBatchSize(const ShapeMix& mix, int batch) {
   for (const MixShape& shape : mix.shapes()) {
     const int64_t bytes = std::max(batch, 1) * (shape.payload_bytes() - shape.d_bytes());
-    if (bytes > INT32_MAX) {
+    if (bytes > kMaxMessageBytes) {
       return absl::InvalidArgumentError(absl::StrCat("the operands of a call with ", shape.name(),
                                                      " would be ", bytes,
                                                      " bytes, more than any message can hold"));

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "gemm/v1/gemm.grpc.pb.h"
 #include "proto/bulk_message.h"
+#include "proto/limits.h"
 #include "server/memory/host_memory.h"
 #include "server/memory/host_pool.h"
 #include "server/rpc/transport.h"
@@ -22,7 +23,6 @@
 namespace gemm::bench {
 namespace {
 
-constexpr uint64_t kMessageLimitBytes = INT32_MAX;
 constexpr uint64_t kPoolBytes = uint64_t{8} << 30;
 
 size_t ReplyBytes(const grpc::ServerContextBase& context) {
@@ -152,7 +152,7 @@ void ServeByDefaults(grpc::Service& service, const std::string& address) {
 void ServeFloor(const std::string& address) {
   FloorService service;
   grpc::ServerBuilder builder;
-  SetTransport(kMessageLimitBytes, builder);
+  SetTransport(kMaxMessageBytes, builder);
   builder.RegisterCallbackGenericService(&service);
   BuildAndServe(builder, address);
 }

@@ -4,12 +4,11 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "proto/limits.h"
 #include "server/reason.h"
 
 namespace gemm {
 namespace {
-
-constexpr size_t kNameLimit = 128;
 
 std::string MakeUpName() {
   std::random_device random;
@@ -34,7 +33,7 @@ std::string TextOf(const MatrixSpec& spec) {
 }  // namespace
 
 bool IsMatrixName(std::string_view name) {
-  return !name.empty() && name.size() <= kNameLimit &&
+  return !name.empty() && name.size() <= kMaxMatrixNameBytes &&
          std::all_of(name.begin(), name.end(), [](char c) {
            return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
                   c == '.' || c == '_' || c == '-';

@@ -12,14 +12,13 @@
 #include "google/protobuf/arena.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/wire_format_lite.h"
+#include "proto/limits.h"
 #include "server/memory/matrix_store.h"
 #include "server/reason.h"
 #include "server/rpc/matrix_messages.h"
 
 namespace gemm {
 namespace {
-
-constexpr size_t kRequestIdLimit = 128;
 
 // A Product with every field at its longest, four names of matrices among them, takes 760 bytes.
 constexpr BulkLimits kBatchLimits = {.description_bytes = 1024 * kMaxBatchProducts,
@@ -392,8 +391,8 @@ absl::StatusOr<BulkIndex> Index(absl::Span<const Segment> message, const BulkLim
 }
 
 absl::Status TakeRequestId(const std::string& given, std::string& request_id) {
-  if (given.size() > kRequestIdLimit || !IsPrintable(given)) {
-    return Invalid("request_id", absl::StrCat("must be at most ", kRequestIdLimit,
+  if (given.size() > kMaxRequestIdBytes || !IsPrintable(given)) {
+    return Invalid("request_id", absl::StrCat("must be at most ", kMaxRequestIdBytes,
                                               " printable ASCII characters"));
   }
   request_id = given;

@@ -56,8 +56,6 @@ struct DecodeContext {
       find_matrix;
 };
 
-inline constexpr size_t kMaxBatchProducts = 4096;  // of one MultiplyBatch
-
 // Check everything about a request but the values of its elements. Errors carry the field.
 // `request_id` is set as soon as it is known, so that a refusal can be logged under it.
 absl::StatusOr<DecodedProducts> DecodeMultiply(absl::Span<const Segment> message,

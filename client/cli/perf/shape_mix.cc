@@ -7,11 +7,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "proto/limits.h"
 
 namespace gemm::cli {
 namespace {
-
-constexpr int64_t kMaxMatrixBytes = INT32_MAX;  // of any message
 
 std::vector<std::string> Split(const std::string& text, char separator) {
   return absl::StrSplit(text, separator);
@@ -49,7 +48,7 @@ absl::StatusOr<MixShape> ParseShape(const std::string& word) {
                    absl::StrCat("has /", parts[i], ", which is none of /f32, /f64, /ta, /tb"));
     }
   }
-  const int64_t limit = kMaxMatrixBytes / shape.element_bytes();
+  const int64_t limit = kMaxMessageBytes / shape.element_bytes();
   for (const int64_t size : {shape.m, shape.n, shape.k}) {
     if (size < 1 || size > limit) {
       return Fault(word, absl::StrCat("has a size that is not from 1 to ", limit));

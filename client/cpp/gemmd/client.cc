@@ -19,6 +19,7 @@
 #include "client/cpp/internal/unary_call.h"
 #include "gemm/v1/gemm.pb.h"
 #include "grpc/health/v1/health.pb.h"
+#include "proto/limits.h"
 
 namespace gemm {
 namespace {
@@ -38,10 +39,10 @@ absl::Status CheckOptions(const ClientOptions& options) {
   if (options.backoff_limit < options.backoff_initial) {
     return client::InvalidField("backoff_limit", "is less than backoff_initial");
   }
-  if (options.message_limit_bytes > INT32_MAX) {
+  if (options.message_limit_bytes > kMaxMessageBytes) {
     return client::InvalidField(
         "message_limit_bytes",
-        absl::StrCat("is ", options.message_limit_bytes, ", more than ", INT32_MAX));
+        absl::StrCat("is ", options.message_limit_bytes, ", more than ", kMaxMessageBytes));
   }
   if (options.channels < 1) {
     return client::InvalidField("channels", absl::StrCat("is ", options.channels, ", less than 1"));

@@ -1,6 +1,5 @@
 #include "client/cpp/internal/checked_product.h"
 
-#include <limits>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -9,13 +8,10 @@
 #include "client/cpp/internal/error.h"
 #include "client/cpp/internal/matrix_name.h"
 #include "gemmd/error_detail.h"
+#include "proto/limits.h"
 
 namespace gemm::client {
 namespace {
-
-constexpr int64_t kMaxBatchCount = std::numeric_limits<int32_t>::max();
-constexpr size_t kMaxRequestIdBytes = 128;
-constexpr size_t kMaxBatchProducts = 4096;
 
 // Sums and products of non-negative numbers that remember whether they left int64.
 class Checked {

@@ -7,11 +7,10 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
 #include "client/cpp/internal/error.h"
+#include "proto/limits.h"
 
 namespace gemm::client {
 namespace {
-
-constexpr size_t kMaxNameBytes = 128;
 
 bool IsNameCharacter(char c) {
   return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-';
@@ -20,7 +19,7 @@ bool IsNameCharacter(char c) {
 }  // namespace
 
 absl::Status CheckMatrixName(const std::string& field, const std::string& name) {
-  if (!name.empty() && name.size() <= kMaxNameBytes &&
+  if (!name.empty() && name.size() <= kMaxMatrixNameBytes &&
       std::all_of(name.begin(), name.end(), IsNameCharacter)) {
     return absl::OkStatus();
   }
