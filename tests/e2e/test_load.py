@@ -122,24 +122,28 @@ def test_full_queue():
         server.check_alive()
 
 
+def fill_admission(server):
+    """A call whose headers alone fill the budget of 64 MiB, since a message that is not announced
+    counts as large as it may be; and what lets it send its message."""
+    send = threading.Event()
+
+    def messages():
+        send.wait(PATIENCE)
+        yield small_request().SerializeToString()
+
+    call = server.channel.stream_unary(MULTIPLY).future(messages(), timeout=PATIENCE)
+    wait_until(
+        lambda: server.metric("gemmd_budget_used_bytes", pool="admission") == 64 * MIB,
+        "admission of the first call",
+    )
+    return call, send
+
+
 def test_no_line_for_admission():
     with running_server("--admission-budget=64MiB", "--admission-line=0") as server:
-        # An unannounced message counts as large as it may be, so this call, whose headers are there
-        # and whose message is not, fills the budget.
-        send = threading.Event()
-        request = small_request()
-
-        def messages():
-            send.wait(PATIENCE)
-            yield request.SerializeToString()
-
-        first = server.channel.stream_unary(MULTIPLY).future(messages(), timeout=PATIENCE)
-        wait_until(
-            lambda: server.metric("gemmd_budget_used_bytes", pool="admission") == 64 * MIB,
-            "admission of the first call",
-        )
+        first, send = fill_admission(server)
         for _ in range(5):
-            failure = failure_of(lambda: server.multiply(request))
+            failure = failure_of(lambda: server.multiply(small_request()))
             assert failure.code == CODE.UNAVAILABLE, failure
             assert failure.reason == "QUEUE_FULL", failure
             assert failure.retry_seconds > 0, failure
@@ -151,20 +155,9 @@ def test_no_line_for_admission():
 
 def test_waiting_in_line_for_admission():
     with running_server("--admission-budget=64MiB") as server:
-        send = threading.Event()
-        request = small_request()
-
-        def messages():
-            send.wait(PATIENCE)
-            yield request.SerializeToString()
-
-        first = server.channel.stream_unary(MULTIPLY).future(messages(), timeout=PATIENCE)
-        wait_until(
-            lambda: server.metric("gemmd_budget_used_bytes", pool="admission") == 64 * MIB,
-            "admission of the first call",
-        )
-        waiting = [server.stub.Multiply.future(request, timeout=PATIENCE) for _ in range(20)]
-        failure = failure_of(lambda: server.multiply(request, timeout=0.2))
+        first, send = fill_admission(server)
+        waiting = [server.stub.Multiply.future(small_request(), timeout=PATIENCE) for _ in range(20)]
+        failure = failure_of(lambda: server.multiply(small_request(), timeout=0.2))
         assert failure.code == CODE.DEADLINE_EXCEEDED, failure
         for call in waiting[:5]:
             call.cancel()

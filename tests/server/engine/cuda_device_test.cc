@@ -17,18 +17,10 @@
 #include "absl/strings/match.h"
 #include "server/engine/engine.h"
 #include "server/reason.h"
+#include "tests/server/engine/quiet_observer.h"
 
 namespace gemm {
 namespace {
-
-class QuietObserver final : public EngineObserver {
- public:
-  void OnBatch(const Batch&) override {}
-  void OnDropped(const Job&, const absl::Status&) override {}
-  void OnDeviceLost(const DeviceDescription& device) override {
-    ADD_FAILURE() << "lost " << device.name;
-  }
-};
 
 struct Outcome {
   absl::Status status;
