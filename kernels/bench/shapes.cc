@@ -192,6 +192,8 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
   cases.Add("dealt", 33, 70, 1030, 2, {.transpose_b = true, .padding = 1, .beta = 1});
   // Narrow, and no row begins at a multiple of 16 bytes but the first.
   cases.Add("ragged", 20, 602, 258, 2, {.beta = 1, .alignment_bytes = 256});
+  // The same of few columns, whose tiles are those of D^T.
+  cases.Add("turned", 70, 20, 1030, 2, {.transpose_b = true, .padding = 1, .beta = 1});
   // Small, but too long a sum for one thread.
   cases.Add("small", 70, 45, 300, 2, {.transpose_b = true, .padding = 1, .beta = 1});
   cases.Add("small", 64, 96, 512, 1, {.alignment_bytes = 256});

@@ -63,8 +63,7 @@ __global__ void __launch_bounds__(kThreads) AddParts(const __grid_constant__ Ffm
     }
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      FfmaStoreFour(g.p, g.store_16, batch,
-                    int64_t{piece.tile_m} * kTileM + row0 + r * (kThreads / kGroups),
+      FfmaStoreFour(g, batch, int64_t{piece.tile_m} * kTileM + row0 + r * (kThreads / kGroups),
                     int64_t{piece.tile_n} * kTileN + 4 * group, sum[r]);
     }
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "kernels/cuda_status.h"
 #include "kernels/families/add_chunks.h"
@@ -134,15 +135,15 @@ double FfmaFamily::ModelSeconds(const Problem& problem, const DeviceInfo& device
     return seconds + ModelResultSeconds(problem, device) +
            static_cast<double>(problem.batch_count) * ModelPairs(problem, device, cost, order);
   }
+  Problem chunk = rounds.problem();
   const double blocks = static_cast<double>(problem.batch_count * rounds.chunks()) *
-                        std::ceil(static_cast<double>(problem.m) / ffma.shape.tile_m()) *
-                        std::ceil(static_cast<double>(problem.n) / ffma.shape.tile_n());
+                        std::ceil(static_cast<double>(chunk.m) / ffma.shape.tile_m()) *
+                        std::ceil(static_cast<double>(chunk.n) / ffma.shape.tile_n());
   if (ffma.shape.slices > 1 && blocks < 1e6 &&
       !Crowds(ffma.shape, std::max(1, device.multiprocessors), static_cast<int>(blocks))) {
     seconds -= kEarlySeconds;
   }
   // Chunks leave their sums in the workspace, but D is written all the same.
-  Problem chunk = problem;
   chunk.k = std::min(problem.k, rounds.chunk_length());
   chunk.batch_count = problem.batch_count * rounds.chunks();
   return seconds + ModelTileSeconds(chunk, device, cost) + ModelResultSeconds(problem, device) -
@@ -256,8 +257,10 @@ cudaError_t FfmaFamily::Launch(const Plan& plan, const void* args, const void* /
     if (g.sharers > 0) {
       GEMM_RETURN_IF_CUDA_ERROR(LaunchAddParts(g, ffma.shape.tile_m(), stream));
     } else {
+      StridedGemm<float> p = g.p;
+      if (g.turned) std::swap(p.m, p.n);
       GEMM_RETURN_IF_CUDA_ERROR(
-          LaunchAddChunks(g.p, {g.partial, g.partial_pitch, g.chunks}, stream));
+          LaunchAddChunks(p, {g.partial, g.partial_pitch, g.chunks, g.turned}, stream));
     }
   }
   return cudaGetLastError();

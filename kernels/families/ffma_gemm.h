@@ -85,7 +85,8 @@ struct FfmaGemm {
   StridedGemm<float> p;
   int box_step_a;  // from one matrix of the batch to the next: 1, or 0 if they share one
   int box_step_b;
-  bool store_16;     // rows of D, and of C if it is read, are 16-byte aligned
+  bool turned;       // rows of p are columns of D, and of C: p is D^T = B^T A^T
+  bool store_16;     // rows of D, and of C if it is read, are 16-byte aligned, and not turned
   bool store_whole;  // and C is not read
   int tiles_m;
   int tiles_n;

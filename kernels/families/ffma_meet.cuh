@@ -77,7 +77,7 @@ __device__ __forceinline__ void FfmaStoreMet(const FfmaGemm& g, const FfmaPiece&
 #pragma unroll
     for (int h = 0; h < 4; ++h) {
       const int64_t mine = row + 4 * kRowsAtOnce * h;
-      if (mine < p.m) StoreElement(p, piece.batch, mine, column, total[h]);
+      if (mine < p.m) FfmaStoreOne(g, piece.batch, mine, column, total[h]);
     }
   }
 }
@@ -128,7 +128,7 @@ __device__ __forceinline__ void FfmaMeet(
     if (blocks > 1) {
       StoreShared4(mine + group * 512, total);
     } else if (piece.part < 0) {
-      FfmaStoreFour(g.p, g.store_16, piece.batch, row, column, total);
+      FfmaStoreFour(g, piece.batch, row, column, total);
     } else if (g.sharers > 0) {
       *reinterpret_cast<float4*>(g.partial +
                                  (piece.part * Layout::kTileM + at.row + Meeting::RowOf(group)) *
@@ -149,7 +149,7 @@ __device__ __forceinline__ void FfmaMeet(
     for (int rank = 1; rank < blocks; ++rank) {
       total = Add4(total, LoadFromBlock4(mine + group * 512, rank));
     }
-    FfmaStoreFour(g.p, g.store_16, piece.batch, row0 + at.row + Meeting::RowOf(group),
+    FfmaStoreFour(g, piece.batch, row0 + at.row + Meeting::RowOf(group),
                   column0 + at.column + Meeting::ColumnOf(group), total);
   }
   // None may end while others still read what it has.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "kernels/families/sum_order.h"
 
@@ -28,6 +29,21 @@ bool Cuts(NumericsClass numerics) {
 bool Aligned16(const MatrixLayout& layout, int64_t batch_count) {
   return layout.alignment_bytes % 16 == 0 && layout.ld % 4 == 0 &&
          (batch_count == 1 || layout.batch_stride % 4 == 0);
+}
+
+// Whether the configuration takes a product as D^T = B^T A^T, whose sums are the same.
+bool Turns(const Problem& problem, const FfmaConfig& config) {
+  return config.shape.slices > 1 && IsTurned(problem);
+}
+
+// All but D, and C, which stay as they lie.
+Problem AsTilesTakeIt(const Problem& problem, const FfmaConfig& config) {
+  if (!Turns(problem, config)) return problem;
+  Problem turned = problem;
+  std::swap(turned.m, turned.n);
+  std::swap(turned.a, turned.b);
+  for (MatrixLayout* layout : {&turned.a, &turned.b}) layout->transposed = !layout->transposed;
+  return turned;
 }
 
 // Where tiles are cut. A share goes on in a second tile if that one begins inside it.
@@ -59,7 +75,8 @@ void FfmaRound::PlaceIn(void* workspace) {
   if (second_pass) gemm.partial = at(offset_partial);
 }
 
-bool FfmaRounds::Fits(const Problem& problem, const FfmaConfig& config) {
+bool FfmaRounds::Fits(const Problem& as_it_is, const FfmaConfig& config) {
+  const Problem problem = AsTilesTakeIt(as_it_is, config);
   const int64_t tiles_m = TilesOf(problem.m, config.shape.tile_m());
   const int64_t tiles_n = TilesOf(problem.n, config.shape.tile_n());
   const int64_t chunks = ChunkCount(config.numerics, problem);
@@ -148,13 +165,14 @@ FfmaRounds::Side FfmaRounds::Packed(const Side& as_it_lies, int tile) const {
 
 FfmaRounds::FfmaRounds(const Problem& problem, const FfmaConfig& config, FfmaPacking packing,
                        const FfmaLimits& limits)
-    : problem_(problem),
+    : turned_(Turns(problem, config)),
+      problem_(AsTilesTakeIt(problem, config)),
       config_(config),
       limits_(limits),
       depth_(ReadsAB(problem) ? problem.k : 0) {
-  const StridedGemm<float> p = MakeStridedGemm<float>(problem, {});
-  a_ = SideOf(p.m, p.a_row, p.a_column, problem.a);
-  b_ = SideOf(p.n, p.b_column, p.b_row, problem.b);
+  const StridedGemm<float> p = MakeStridedGemm<float>(problem_, {});
+  a_ = SideOf(p.m, p.a_row, p.a_column, problem_.a);
+  b_ = SideOf(p.n, p.b_column, p.b_row, problem_.b);
   if (packing == FfmaPacking::kAll) {
     if (a_.feed != FfmaFeed::kBoxes) a_ = Packed(a_, config.shape.tile_m());
     if (b_.feed != FfmaFeed::kBoxes) b_ = Packed(b_, config.shape.tile_n());
@@ -220,7 +238,7 @@ double FfmaRounds::packed_elements() const {
 }
 
 bool FfmaRounds::store_16() const {
-  return Aligned16(problem_.d, problem_.batch_count) &&
+  return !turned_ && Aligned16(problem_.d, problem_.batch_count) &&
          (!ReadsC(problem_) || Aligned16(problem_.c, problem_.batch_count));
 }
 
@@ -254,7 +272,9 @@ void FfmaRounds::FillSide(const Side& side, const float* from, int64_t first, in
               depth_, different,         nullptr,           side.pitch};
 }
 
-FfmaRound FfmaRounds::Round(int64_t index, const Operands& operands) const {
+FfmaRound FfmaRounds::Round(int64_t index, const Operands& as_they_are) const {
+  Operands operands = as_they_are;
+  if (turned_) std::swap(operands.a, operands.b);
   const int64_t panel_m = index % panels_m_;
   const int64_t panel_n = index / panels_m_ % panels_n_;
   const int64_t first = index / panels_m_ / panels_n_ * matrices_;
@@ -285,11 +305,14 @@ FfmaRound FfmaRounds::Round(int64_t index, const Operands& operands) const {
     g.p.a += row * g.p.a_row;
     g.p.b += column * g.p.b_column;
   }
-  if (ReadsC(problem_)) g.p.c += first * g.p.c_batch + row * g.p.c_row + column;
-  g.p.d += first * g.p.d_batch + row * g.p.d_row + column;
+  const int64_t row_of_d = turned_ ? column : row;
+  const int64_t column_of_d = turned_ ? row : column;
+  if (ReadsC(problem_)) g.p.c += first * g.p.c_batch + row_of_d * g.p.c_row + column_of_d;
+  g.p.d += first * g.p.d_batch + row_of_d * g.p.d_row + column_of_d;
 
   g.box_step_a = a_.batch_stride != 0 ? 1 : 0;
   g.box_step_b = b_.batch_stride != 0 ? 1 : 0;
+  g.turned = turned_;
   g.store_16 = store_16();
   g.store_whole = g.store_16 && !ReadsC(problem_);
   g.tiles_m = static_cast<int>(TilesOf(g.p.m, config_.shape.tile_m()));

@@ -66,6 +66,9 @@ class FfmaRounds {
   bool store_16() const;      // of FfmaGemm
   double copy_slots() const;  // what copies by threads add to the time of a tile, over that time
 
+  // The product that tiles are cut of, which has D^T for its result where it is turned.
+  const Problem& problem() const { return problem_; }
+
   // Whether one matrix is small enough to be counted in 32 bits.
   static bool Fits(const Problem& problem, const FfmaConfig& config);
 
@@ -91,7 +94,8 @@ class FfmaRounds {
   void FillSide(const Side& side, const float* from, int64_t first, int64_t outer, int64_t matrices,
                 int tile, bool pack, TensorBoxes* boxes, Packing* packing, bool* packed) const;
 
-  const Problem& problem_;
+  const bool turned_;
+  const Problem problem_;
   const FfmaConfig& config_;
   const FfmaLimits limits_;
   int64_t depth_;  // k, or 0 where A and B are not read

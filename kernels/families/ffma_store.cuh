@@ -12,12 +12,18 @@
 
 namespace gemm {
 
+// A result inside D.
+__device__ __forceinline__ void FfmaStoreOne(const FfmaGemm& g, int64_t batch, int64_t row,
+                                             int64_t column, float sum) {
+  StoreElement(g.p, batch, g.turned ? column : row, g.turned ? row : column, sum);
+}
+
 // Four results of a row, those inside D.
-__device__ __forceinline__ void FfmaStoreFour(const StridedGemm<float>& p, bool store_16,
-                                              int64_t batch, int64_t row, int64_t column,
-                                              float4 sum) {
+__device__ __forceinline__ void FfmaStoreFour(const FfmaGemm& g, int64_t batch, int64_t row,
+                                              int64_t column, float4 sum) {
+  const StridedGemm<float>& p = g.p;
   if (row >= p.m || column >= p.n) return;
-  if (store_16 && column + 4 <= p.n) {
+  if (g.store_16 && column + 4 <= p.n) {
     float4 result;
     if (p.beta == 0) {
       result = make_float4(Multiply(p.alpha, sum.x), Multiply(p.alpha, sum.y),
@@ -33,10 +39,10 @@ __device__ __forceinline__ void FfmaStoreFour(const StridedGemm<float>& p, bool 
     *reinterpret_cast<float4*>(p.d + batch * p.d_batch + row * p.d_row + column) = result;
     return;
   }
-  StoreElement(p, batch, row, column, sum.x);
-  if (column + 1 < p.n) StoreElement(p, batch, row, column + 1, sum.y);
-  if (column + 2 < p.n) StoreElement(p, batch, row, column + 2, sum.z);
-  if (column + 3 < p.n) StoreElement(p, batch, row, column + 3, sum.w);
+  FfmaStoreOne(g, batch, row, column, sum.x);
+  if (column + 1 < p.n) FfmaStoreOne(g, batch, row, column + 1, sum.y);
+  if (column + 2 < p.n) FfmaStoreOne(g, batch, row, column + 2, sum.z);
+  if (column + 3 < p.n) FfmaStoreOne(g, batch, row, column + 3, sum.w);
 }
 
 // Sums of a thread times `factor` to 16-byte aligned rows: those of the first `rows` rows and
@@ -83,7 +89,7 @@ __device__ __forceinline__ void FfmaStoreInside(
 #pragma unroll
     for (int q = 0; q < Layout::kColumns / 4; ++q) {
       FfmaStoreFour(
-          g.p, g.store_16, batch, row, column + q * Layout::kColumnGroup,
+          g, batch, row, column + q * Layout::kColumnGroup,
           make_float4(sum[0][4 * q], sum[0][4 * q + 1], sum[0][4 * q + 2], sum[0][4 * q + 3]));
     }
     row += i % 4 != 3 ? 1 : Layout::kRowGroup - 3;

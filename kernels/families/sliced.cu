@@ -19,6 +19,8 @@
 //   16 k-steps a slice and stage; 208 or 216 registers a consumer and 48 or 40 a producer thread
 //   where two blocks share a multiprocessor, 120 and 40 where three do.
 //
+// Of a product of 17 to 40 columns, D^T is computed instead, in tiles of few rows.
+//
 // The quarters meet in the ring once it has run dry; the same order of additions whoever adds.
 //
 // An operand that the copy engine cannot fetch is copied by threads, and transposed if it has k

@@ -221,7 +221,7 @@ class Family final : public KernelFamily {
     if (problem.dtype != DType::kF32) {
       return "computes f32, not " + std::string(NameOf(problem.dtype));
     }
-    if (config.numerics != NumericsClass::kSequential && NumericsOf(problem) != config.numerics) {
+    if (!MayBeSummed(problem, config.numerics)) {
       return "sums in " + std::string(NameOf(config.numerics)) + ", this product in " +
              std::string(NameOf(NumericsOf(problem)));
     }

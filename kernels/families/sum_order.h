@@ -23,7 +23,8 @@
 //                      and i + 2, then 1), the warps in order, the chunks in order. Beyond 16
 //                      rows or columns, strips of 64 that fill whole waves may be one chunk, and
 //                      from 17 to 32 strips are of 16 where these, or chunks of them, fit one
-//                      wave. For up to 40 rows or columns, or 64 x 64 with k from 32768 on.
+//                      wave. For up to 40 rows or columns, or 64 x 64 with k from 32768 on. From 17
+//                      of them on quarters may be taken instead: ragged rows cost those less.
 //
 //   dealt_chunks       k in chunks, each dealt out to 4 ways in blocks of 8 products: way w has
 //                      every fourth block from the w-th on. The ways are added in order; the
@@ -96,6 +97,12 @@ inline bool ChunksMeetInClusters(int64_t chunks, int64_t blocks, int blocks_a_mu
          blocks <= kReached * TilesOf(blocks, kMultiprocessors);
 }
 
+// Of up to 40 columns and more rows a sum in quarters is computed as D^T = B^T A^T: tiles are wider
+// than high.
+inline bool IsTurned(const Problem& problem) {
+  return problem.n <= kMostSkinny && problem.n < problem.m;
+}
+
 // How long a sum in quarters takes on an H200, by the tiles that it is computed in: fitted to 4400
 // times of 152 products with k cut in many ways (2026-11-30), as what their times differ by.
 struct QuarterTile {
@@ -157,9 +164,11 @@ inline int64_t QuarterChunkLength(const Problem& problem) {
   constexpr int64_t kShortest = 96;
   constexpr int64_t kPlaces = 264;  // of tiles of 64 x 64
   const int64_t k = std::max<int64_t>(1, problem.k);
+  const bool turned = IsTurned(problem);
   int64_t tiles[std::size(kQuarterTiles)];
   for (size_t t = 0; t < std::size(kQuarterTiles); ++t) {
-    tiles[t] = TilesOf(problem.m, kQuarterTiles[t].m) * TilesOf(problem.n, kQuarterTiles[t].n);
+    tiles[t] = TilesOf(turned ? problem.n : problem.m, kQuarterTiles[t].m) *
+               TilesOf(turned ? problem.m : problem.n, kQuarterTiles[t].n);
   }
   const int64_t most_chunks =
       tiles[0] > kPlaces ? 1 : std::min({int64_t{256}, k / kShortest, 4 * kPlaces / tiles[0]});
@@ -177,6 +186,12 @@ inline int64_t QuarterChunkLength(const Problem& problem) {
     }
   }
   return best;
+}
+
+// The class of quarters by its sizes.
+inline NumericsClass QuartersOf(const Problem& problem) {
+  return QuarterChunkLength(problem) < problem.k ? NumericsClass::kChunkedQuarters
+                                                 : NumericsClass::kQuarters;
 }
 
 // The class of those that share k by its sizes, or sequential.
@@ -197,8 +212,7 @@ inline NumericsClass NumericsOf(const Problem& problem) {
   }
   // From 640 tiles on, tiles of 128 x 128 and more fill it alone, unless the result is too narrow.
   if (QuarterTiles(problem) > 640 && narrow > 64) return NumericsClass::kSequential;
-  return QuarterChunkLength(problem) < problem.k ? NumericsClass::kChunkedQuarters
-                                                 : NumericsClass::kQuarters;
+  return QuartersOf(problem);
 }
 
 // The products of each quarter but the last of so many, where they are not part of chunks.
@@ -312,9 +326,20 @@ inline bool MayBeDealtChunks(const Problem& problem) {
   return order.tiles <= kMostTiles && order.chunks > 1;
 }
 
+// Whether a product of 17 to 40 rows or columns may be summed so too: with rows of any alignment
+// that takes less time than lanes.
+inline bool MayBeNarrowQuarters(const Problem& problem, NumericsClass numerics) {
+  if (numerics != NumericsClass::kQuarters && numerics != NumericsClass::kChunkedQuarters) {
+    return false;
+  }
+  const int64_t narrow = std::min(problem.m, problem.n);
+  return narrow > 16 && narrow <= kMostSkinny &&
+         NumericsOf(problem) == NumericsClass::kChunkedLanes && QuartersOf(problem) == numerics;
+}
+
 // Any product may be summed sequentially.
 inline bool MayBeSummed(const Problem& problem, NumericsClass numerics) {
-  return numerics == NumericsClass::kSequential ||
+  return numerics == NumericsClass::kSequential || MayBeNarrowQuarters(problem, numerics) ||
          (numerics == NumericsClass::kStreamK           ? MayBeStreamK(problem)
           : numerics == NumericsClass::kStreamKQuarters ? MayBeStreamKQuarters(problem)
           : numerics == NumericsClass::kDealtChunks     ? MayBeDealtChunks(problem)

@@ -54,8 +54,11 @@ void Multiply(const FfmaRound& round) {
                               : p.b[q * p.b_batch + j * p.b_column + l * p.b_row];
           sum += a * b;
         }
-        float& d = p.d[q * p.d_batch + i * p.d_row + j];
-        d = p.alpha * sum + (p.beta == 0 ? 0 : p.beta * p.c[q * p.c_batch + i * p.c_row + j]);
+        const int64_t row = round.gemm.turned ? j : i;
+        const int64_t column = round.gemm.turned ? i : j;
+        float& d = p.d[q * p.d_batch + row * p.d_row + column];
+        d = p.alpha * sum +
+            (p.beta == 0 ? 0 : p.beta * p.c[q * p.c_batch + row * p.c_row + column]);
       }
     }
   }
@@ -177,6 +180,27 @@ TEST(FfmaRounds, CopyBWhereThreadsCopyA) {
       }
     }
   }
+}
+
+// Tiles are wider than high, so of few columns they are those of D^T; but not where one warp has a
+// tile.
+TEST_P(FfmaRoundsTest, TurnNarrowProducts) {
+  const auto round = [&](int64_t m, int64_t n, const FfmaConfig& config) {
+    Problem problem = DenseProblem(DType::kF32, m, n, 1001);
+    problem.d.alignment_bytes = 256;
+    return FfmaRounds(problem, config, packing()).Round(0, {}).gemm;
+  };
+  const FfmaGemm turned = round(640, 20, kShared);
+  EXPECT_TRUE(turned.turned);
+  EXPECT_EQ(turned.p.m, 20);
+  EXPECT_EQ(turned.tiles_m, 1);
+  EXPECT_EQ(turned.tiles_n, 10);
+  EXPECT_FALSE(turned.store_16);  // they would be whole rows of D^T
+  EXPECT_EQ(turned.chunks, round(20, 640, kShared).chunks);
+  EXPECT_FALSE(round(20, 640, kShared).turned);
+  EXPECT_TRUE(round(20, 640, kShared).store_16);
+  EXPECT_FALSE(round(640, 44, kShared).turned);
+  EXPECT_FALSE(round(640, 20, kLarge).turned);
 }
 
 // 16 bytes at a time where rows are aligned and nothing is added to them.

@@ -73,6 +73,33 @@ TEST(SumOrder, CutsKIntoWholeGranulesThatCoverIt) {
   EXPECT_EQ(chunks(1309, 911, 65536), 1);
 }
 
+// From 17 rows or columns on there is a choice, whichever of both they are.
+TEST(SumOrder, LetsNarrowProductsBeSummedInQuarters) {
+  const auto may = [](int64_t m, int64_t n, int64_t k, NumericsClass numerics) {
+    return MayBeSummed(DenseProblem(DType::kF32, m, n, k), numerics);
+  };
+  for (int64_t narrow : {16, 17, 40}) {
+    for (int64_t wide : {100, 3000}) {
+      for (int64_t k : {700, 5252}) {
+        EXPECT_TRUE(may(narrow, wide, k, NumericsClass::kChunkedLanes));
+        EXPECT_EQ(may(narrow, wide, k, NumericsClass::kChunkedQuarters), narrow > 16);
+        EXPECT_EQ(may(wide, narrow, k, NumericsClass::kChunkedQuarters), narrow > 16);
+        EXPECT_FALSE(may(narrow, wide, k, NumericsClass::kQuarters));
+        EXPECT_EQ(
+            ChunkCount(NumericsClass::kChunkedQuarters, DenseProblem(DType::kF32, narrow, wide, k)),
+            ChunkCount(NumericsClass::kChunkedQuarters,
+                       DenseProblem(DType::kF32, wide, narrow, k)));
+      }
+    }
+    // Of enough tiles k is not cut.
+    EXPECT_EQ(may(narrow, 100000, 1000, NumericsClass::kQuarters), narrow > 16);
+    EXPECT_FALSE(may(narrow, 100000, 1000, NumericsClass::kChunkedQuarters));
+    // Short sums have one class.
+    EXPECT_FALSE(may(narrow, 3000, 127, NumericsClass::kQuarters));
+    EXPECT_FALSE(may(narrow, 500, 256, NumericsClass::kChunkedQuarters));
+  }
+}
+
 // What a sum takes is settled in a few microseconds for any product.
 TEST(SumOrder, ConsidersFewCuts) {
   for (int64_t k : {int64_t{128}, int64_t{65536}, (int64_t{1} << 31) - 1024}) {
