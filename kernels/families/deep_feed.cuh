@@ -67,6 +67,7 @@ __device__ __forceinline__ void DeepFeedBoxes(const DeepGemm& g, const DeepPiece
   for (int s = 0; s < piece.stages; ++s) {
     const int k = static_cast<int>(piece.begin) + s * kDeepStage;
     BarrierWait(ring.Empty(), ring.parity);
+    OrderBoxesBehindStores();  // of those that turned what was there
     BarrierArriveExpecting(ring.Full(), kDeepStageBytes);
     CopyBox(ring.Stage(), map_a, g.a.along ? k : piece.row, g.a.along ? piece.row : k,
             batch * g.a.box_step, ring.Full());
@@ -192,19 +193,19 @@ class DeepTurner {
   float4 held_[4];
 };
 
-// Turns every stage in its place.
-__device__ __forceinline__ void DeepTurn(const DeepGemm& g, const DeepPiece& piece, int thread,
-                                         DeepRing ring) {
+// Turns one or both operands of every stage in their places.
+template <bool kA, bool kB>
+__device__ __forceinline__ void DeepTurn(int stages, int thread, DeepRing ring) {
   DeepTurner a(thread);
   DeepTurner b(thread);
-  for (int s = 0; s < piece.stages; ++s) {
+#pragma unroll 1
+  for (; stages > 0; --stages) {
     BarrierWait(ring.Full(), ring.parity);
-    if (g.a.along) a.Load(ring.Stage());
-    if (g.b.along) b.Load(ring.Stage() + kDeepOperandBytes);
+    if constexpr (kA) a.Load(ring.Stage());
+    if constexpr (kB) b.Load(ring.Stage() + kDeepOperandBytes);
     asm volatile("bar.sync 1, %0;" ::"n"(32 * kDeepTurners) : "memory");
-    if (g.a.along) a.Store(ring.Stage());
-    if (g.b.along) b.Store(ring.Stage() + kDeepOperandBytes);
-    OrderBoxesBehindStores();
+    if constexpr (kA) a.Store(ring.Stage());
+    if constexpr (kB) b.Store(ring.Stage() + kDeepOperandBytes);
     BarrierArrive(ring.Turned());
     ring.GoOn();
   }

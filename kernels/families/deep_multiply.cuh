@@ -192,7 +192,13 @@ __device__ __forceinline__ void DeepMultiply(const DeepGemm& g, const CUtensorMa
       }
     }
   } else if (warp >= kDeepWarps) {
-    if (turned) DeepTurn(g, piece, thread - kThreads, ring);
+    if (g.a.along && g.b.along) {
+      DeepTurn<true, true>(piece.stages, thread - kThreads, ring);
+    } else if (g.a.along) {
+      DeepTurn<true, false>(piece.stages, thread - kThreads, ring);
+    } else if (g.b.along) {
+      DeepTurn<false, true>(piece.stages, thread - kThreads, ring);
+    }
   } else {
     DeepSums sums(g, DeepPlace(thread));
     sums.Sum(piece.stages, ring, turned ? ring.Turned() - ring.Full() : 0);
