@@ -41,7 +41,6 @@ struct TileCost {
   double copy_seconds = 0;     // of a tile: copying that no arithmetic hides
   double result_fraction = 1;  // of the memory's rate: writing D
   int together = 1;            // tiles on a multiprocessor that it takes to reach math_fraction
-  double reached = 1;          // of the multiprocessors: those on which blocks find places
 };
 
 // Of one tile that runs at a fraction of its multiprocessor's peak.
@@ -67,7 +66,7 @@ inline double ModelTogether(const Problem& problem, const DeviceInfo& device, co
 inline double ModelRounds(const Problem& problem, const DeviceInfo& device, const TileCost& cost,
                           double tiles, double products) {
   constexpr double kPaired = 0.5;  // of what is left over, where it is a wave
-  const double multiprocessors = std::max(1, device.multiprocessors) * cost.reached;
+  const double multiprocessors = std::max(1, device.multiprocessors);
   const double rounds = std::floor(tiles / (multiprocessors * cost.together));
   const double left = (tiles - rounds * multiprocessors * cost.together) / multiprocessors;
   const auto at = [&](double count) {

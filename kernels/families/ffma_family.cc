@@ -40,8 +40,6 @@ constexpr double kResultFraction = 2;
 constexpr double kEarlySeconds = 0.8e-6;
 // Of what copies by threads were thought to cost when it was settled where they pay.
 constexpr double kCopyFraction = 0.9;
-// Of the multiprocessors: those on which blocks of clusters of more than two find places at once.
-constexpr double kClustersReach = 0.91;
 
 // A multiprocessor's whole tiles, two at a time, and its shares of the cut ones.
 double ModelPairs(const Problem& problem, const DeviceInfo& device, const TileCost& cost,
@@ -116,8 +114,7 @@ double FfmaFamily::ModelSeconds(const Problem& problem, const DeviceInfo& device
                       .lone_fraction = ffma.lone_fraction / slower,
                       .begin = ffma.begin + (rounds.store_16() ? 0 : stores * ffma.ragged),
                       .result_fraction = ffma.shape.slices > 1 ? 1 : kResultFraction,
-                      .together = ffma.shape.blocks,
-                      .reached = rounds.clustered() && rounds.chunks() > 2 ? kClustersReach : 1};
+                      .together = ffma.shape.blocks};
   if (stream_k && ReadsAB(problem)) {
     // A worker's whole tiles and its share of the cut ones, whose sums it begins and ends too.
     const StreamKOrder order(problem);

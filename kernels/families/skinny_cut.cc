@@ -5,8 +5,6 @@
 namespace gemm {
 namespace {
 
-// So many clusters of that many blocks find places at once on an H200, a block a multiprocessor.
-constexpr int64_t kClustersAtOnce[kMostTogether + 1] = {0, 132, 66, 39, 30, 20, 17, 15, 15};
 constexpr int64_t kFewBlocks = 132;      // leave some of a large device idle
 constexpr int64_t kEnoughBlocks = 1024;  // fill any device without a cut of k
 // Of a part of the workspace.
@@ -196,7 +194,7 @@ SkinnyCut CutSkinny(const Problem& problem, bool clusters, bool boxes, bool a_16
   if (clusters && cut.kind == SkinnyKind::kStrips && order.whole_strips == 0 &&
       order.chunks <= kMostTogether &&
       (order.chunks == 2 || kernel.rows * kernel.Strip() <= kFewResults) &&
-      (order.strips * problem.batch_count <= kClustersAtOnce[order.chunks] ||
+      (order.strips * problem.batch_count <= kClustersAtOnce[0][order.chunks] ||
        (order.chunks == 2 && two_a_multiprocessor))) {
     cut.way = SkinnyWay::kCluster;
   } else if (elements <= kMostElements) {

@@ -13,8 +13,7 @@
 namespace gemm {
 
 inline constexpr int kSkinnyThreads = 32 * kLaneWarps;
-// Blocks of a cluster, of few sums: what more than two exchange in less time than a second pass.
-inline constexpr int kMostTogether = 8;
+// Sums of a block: what more than two exchange in less time than a second pass.
 inline constexpr int kFewResults = 512;
 
 // How steps come into shared memory.

@@ -80,21 +80,32 @@ inline int64_t QuarterTiles(const Problem& problem) {
 // longer: add_chunks.cu.
 inline constexpr int kFewChunks = 16;
 
+// Blocks of a cluster, the most on whatever device.
+inline constexpr int kMostTogether = 8;
+
+// So many clusters of that many blocks find places at once on the 132 multiprocessors of an H200,
+// if each holds so many blocks: two near each other are always found, more are not everywhere. One
+// cluster more waits, or shares its places while others stay empty. As
+// cudaOccupancyMaxActiveClusters says, and blocks that do nothing but stay (2026-11-30,
+// bench/results/clusters.jsonl).
+inline constexpr int kMostBlocksEach = 3;
+inline constexpr int64_t kClustersAtOnce[kMostBlocksEach][kMostTogether + 1] = {
+    {0, 132, 66, 39, 30, 22, 17, 15, 15},
+    {0, 264, 132, 79, 62, 47, 39, 32, 30},
+    {0, 396, 198, 124, 92, 69, 62, 47, 45},
+};
+
 // Whether the chunks of a tile run as a cluster, which spares a second pass; the bits are the same.
-// Two blocks always find places near each other. Larger clusters do not on all multiprocessors: of
-// 132 of an H200 they reach so many with one block each, and 112 with more each. One cluster more
-// shares its places with another, while others stay empty: up to 1.5 times as long, by times of
-// both ways (2026-11-30, bench/results/chunk_lengths_f32.jsonl).
+// Of more than two it is faster where all find places at once and none share that need not, in 584
+// of 605 cases, by 5 % in the mean; elsewhere slower in 176 of 177, by 35 % (times of both ways,
+// H200, 2026-11-30, bench/results/chunk_lengths_f32.jsonl).
 inline bool ChunksMeetInClusters(int64_t chunks, int64_t blocks, int blocks_a_multiprocessor) {
   constexpr int64_t kMultiprocessors = 132;
-  constexpr int64_t kReachedAlone[] = {0, 0, 0, 112, 112, 110, 102, 105, 112};  // by chunks
-  constexpr int64_t kReached = 112;
-  constexpr int64_t kMostChunks = 8;  // in a cluster on whatever device
   if (chunks == 2) return true;
-  if (chunks < 2 || chunks > kMostChunks) return false;
-  if (blocks <= kMultiprocessors) return blocks <= kReachedAlone[chunks];
-  return blocks <= kMultiprocessors * blocks_a_multiprocessor &&
-         blocks <= kReached * TilesOf(blocks, kMultiprocessors);
+  if (chunks < 2 || chunks > kMostTogether) return false;
+  const int64_t each = TilesOf(blocks, kMultiprocessors);
+  return each <= std::min(blocks_a_multiprocessor, kMostBlocksEach) &&
+         blocks <= chunks * kClustersAtOnce[each - 1][chunks];
 }
 
 // Of up to 40 columns and more rows a sum in quarters is computed as D^T = B^T A^T: tiles are wider
@@ -131,7 +142,7 @@ inline double QuarterMicroseconds(const QuarterTile& tile, int64_t tiles, int64_
                                   int64_t length) {
   constexpr int64_t kMultiprocessors = 132;
   constexpr int64_t kStage = 64;
-  constexpr double kClusters = 0.96;
+  constexpr double kClusters = 1.3;
   constexpr double kSecondPass = 1.19;
   constexpr double kManyChunks = 2.8;          // more
   constexpr double kSumsAMicrosecond = 3.8e5;  // of chunks, written and read

@@ -117,19 +117,22 @@ TEST(SumOrder, ClustersChunksWhereAllFindPlaces) {
   EXPECT_FALSE(ChunksMeetInClusters(1, 100, 2));
   EXPECT_TRUE(ChunksMeetInClusters(2, 100, 2));
   EXPECT_TRUE(ChunksMeetInClusters(2, 1000, 2));
-  EXPECT_TRUE(ChunksMeetInClusters(4, 112, 2));
-  EXPECT_FALSE(ChunksMeetInClusters(4, 116, 2));  // some would share a multiprocessor
+  EXPECT_TRUE(ChunksMeetInClusters(4, 120, 2));
+  EXPECT_FALSE(ChunksMeetInClusters(4, 124, 2));  // some would share a multiprocessor
   EXPECT_FALSE(ChunksMeetInClusters(4, 132, 2));
   EXPECT_TRUE(ChunksMeetInClusters(4, 136, 2));  // as some do in any case
+  EXPECT_FALSE(ChunksMeetInClusters(4, 136, 1));
   EXPECT_TRUE(ChunksMeetInClusters(6, 102, 2));
   EXPECT_FALSE(ChunksMeetInClusters(6, 108, 2));  // which the 18th cluster of six does
-  EXPECT_TRUE(ChunksMeetInClusters(6, 216, 2));
+  EXPECT_TRUE(ChunksMeetInClusters(6, 234, 2));
   EXPECT_TRUE(ChunksMeetInClusters(7, 105, 2));
   EXPECT_FALSE(ChunksMeetInClusters(7, 112, 2));
-  EXPECT_TRUE(ChunksMeetInClusters(8, 224, 2));
-  EXPECT_FALSE(ChunksMeetInClusters(8, 232, 2));
-  EXPECT_TRUE(ChunksMeetInClusters(3, 300, 3));
-  EXPECT_FALSE(ChunksMeetInClusters(3, 300, 2));
+  EXPECT_TRUE(ChunksMeetInClusters(8, 240, 2));
+  EXPECT_FALSE(ChunksMeetInClusters(8, 248, 2));
+  EXPECT_TRUE(ChunksMeetInClusters(3, 372, 3));
+  EXPECT_FALSE(ChunksMeetInClusters(3, 375, 3));
+  EXPECT_FALSE(ChunksMeetInClusters(3, 372, 2));
+  EXPECT_FALSE(ChunksMeetInClusters(3, 400, 4));  // of four on each nothing is known
   EXPECT_FALSE(ChunksMeetInClusters(9, 90, 2));
 }
 
