@@ -39,14 +39,17 @@ constexpr KernelConfig kConfigs[] = {
     {"deep_f32_sm90", DType::kF32, NumericsClass::kDealtChunks},
 };
 
-// For the cost model: NVIDIA H200, 2026-11-30. Fractions are of the memory's rate by its clocks and
-// of the arithmetic peak.
-constexpr double kMathFraction = 0.66;
-constexpr double kMemoryFraction = 0.85;
-constexpr double kCopiedFraction = 0.5;  // of the arithmetic, where threads copy
-constexpr double kStartSeconds = 4.5e-6;
+// For the cost model: NVIDIA H200, 2026-11-30, by least squares. Fractions are of the memory's rate
+// by its clocks and of the arithmetic peak.
+constexpr double kMathFraction = 0.69;
+constexpr double kCopiedFraction = 0.53;  // where threads copy
+constexpr double kMemoryFraction = 1.02;  // beside the arithmetic, not before it
+constexpr double kStartSeconds = 3.74e-6;
 // To end a block and begin the next on its multiprocessor: they do not overlap.
-constexpr double kNextSeconds = 2.9e-6;
+constexpr double kNextSeconds = 2.3e-6;
+// Of the second pass: of a chunk, and of a tile for each lane of chunks.
+constexpr double kChunkSeconds = 0.006e-6;
+constexpr double kLaneSeconds = 7.9e-9;
 
 // Whole stages of it fit an int.
 constexpr int64_t kMostDepth = (int64_t{1} << 31) - 1 - kDeepStage;
@@ -186,7 +189,11 @@ class Family final : public KernelFamily {
                          static_cast<double>(problem.m + problem.n) *
                          static_cast<double>(ReadsAB(problem) ? problem.k : 0);
     const double memory = bytes / std::max(1.0, kMemoryFraction * device.memory_bytes_per_second);
-    return kStartSeconds + std::max(math, memory);
+    const auto lanes = order.chunks <= kFewLanes ? kFewLanes : kDeepChunkLanes;
+    const double adding =
+        static_cast<double>(order.chunks) * kChunkSeconds +
+        static_cast<double>(order.tiles * problem.batch_count * lanes) * kLaneSeconds;
+    return kStartSeconds + std::hypot(math, memory) + adding;
   }
 
   cudaError_t Prepare(const DeviceInfo& device) const override {

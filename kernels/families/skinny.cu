@@ -60,7 +60,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -72,6 +71,7 @@
 #include "kernels/families/launch_records.h"
 #include "kernels/families/pack_rows.h"
 #include "kernels/families/skinny.cuh"
+#include "kernels/families/skinny_cost.h"
 #include "kernels/families/skinny_cut.h"
 #include "kernels/families/skinny_lines.h"
 #include "kernels/families/tensor_boxes.h"
@@ -97,24 +97,6 @@ template <int I>
 constexpr int kStripOf = kSkinnyRowCounts[I].Strip();
 template <int I, SkinnyFeed kFeed>
 using ShapeOf = SkinnyShape<kSkinnyRowCounts[I].rows, kFeed, kStripOf<I>>;
-
-// For the cost model: NVIDIA H200, 2026-11-30. Fractions are of the memory's rate by its clocks and
-// of the arithmetic peak.
-constexpr double kMemoryFraction = 0.853;
-constexpr double kMathFraction = 0.655;
-constexpr double kFew = 0.79;    // of that, up to 16 rows
-constexpr double kAlong = 0.73;  // and where boxes bring a matrix with k contiguous
-// Of rows of any alignment: more of the memory's rows are read than the products have, and elements
-// are loaded one at a time.
-constexpr double kShiftedMemoryFraction = 0.51;
-constexpr double kShiftedMathFraction = 0.507;
-constexpr double kShiftedFewFraction = 0.295;  // up to 16 rows
-constexpr double kBegin = 154;                 // beginning and ending a block, in products
-constexpr double kStartSeconds = 2.4e-6;
-constexpr double kClusterSeconds = 0.65e-6;
-constexpr double kSecondPassSeconds = 1.95e-6;
-constexpr double kPackSeconds = 2.6e-6;
-constexpr double kPartialBytesPerSecond = 2.2e12;
 
 constexpr int64_t kMaxGridX = (int64_t{1} << 31) - 1;
 constexpr int64_t kMaxGridZ = 65535;
@@ -376,43 +358,7 @@ class Family final : public KernelFamily {
   }
 
   double ModelSeconds(const Problem& problem, const DeviceInfo& device, int config) const override {
-    const SkinnyCut cut = CutOf(problem, device, config);
-    const double multiprocessors = std::max(1, device.multiprocessors);
-    const auto length = static_cast<double>(cut.length);
-    const auto batch = static_cast<double>(problem.batch_count);
-    const auto k = static_cast<double>(ReadsAB(problem) ? problem.k : 0);
-    const bool cut_up = cut.way != SkinnyWay::kOneByOne;
-    const auto chunks = static_cast<double>(cut_up ? cut.order.chunks : 1);
-    const auto whole = static_cast<double>(cut_up ? cut.order.whole_strips : 0);
-    const double cut_blocks = (static_cast<double>(cut.order.strips) - whole) * chunks;
-    const double block_k =
-        kBegin + (cut_up ? std::min(k, static_cast<double>(cut.order.chunk_length)) : k);
-    const double waves_k = std::ceil(batch * whole / multiprocessors) * (kBegin + k) +
-                           std::ceil(batch * cut_blocks / multiprocessors) * block_k;
-    const int rows = kSkinnyRowCounts[cut.rows_index].rows;
-    const bool shifted = cut.feed == SkinnyFeed::kShifted || cut.feed == SkinnyFeed::kShiftedBoxes;
-    double math_fraction = rows > 16 ? kShiftedMathFraction : kShiftedFewFraction;
-    if (!shifted) {
-      math_fraction = kMathFraction * (rows > 16 ? 1 : kFew) *
-                      (cut.feed == SkinnyFeed::kBoxes && cut.matrix.along ? kAlong : 1);
-    }
-    const double math_rate =
-        math_fraction * std::max(1.0, device.f32_flops_per_second) / multiprocessors;
-    const auto strip = static_cast<double>(cut.order.strip);
-    const double product_seconds = 2.0 * rows * strip / math_rate;
-    const double bytes = 4 * batch *
-                         (length * k + static_cast<double>(cut.rows) * k +
-                          static_cast<double>(cut.rows) * length * (ReadsC(problem) ? 2 : 1));
-    const double memory =
-        bytes / std::max(1.0, (shifted ? kShiftedMemoryFraction : kMemoryFraction) *
-                                  device.memory_bytes_per_second);
-    const double partial_bytes = 2.0 * sizeof(float) * static_cast<double>(cut.partial_elements);
-    return kStartSeconds + std::max(waves_k * product_seconds, memory) +
-           (cut.way == SkinnyWay::kCluster ? kClusterSeconds : 0) +
-           (cut.packs_x ? kPackSeconds : 0) +
-           (cut.way == SkinnyWay::kSecondPass
-                ? kSecondPassSeconds + partial_bytes / kPartialBytesPerSecond
-                : 0);
+    return SkinnySeconds(problem, device, CutOf(problem, device, config));
   }
 
   cudaError_t Prepare(const DeviceInfo& device) const override {

@@ -23,7 +23,7 @@ TEST(Model, ChoicesAreTheseUntilMeasuredOtherwise) {
     const char* kernel;
   };
   const Choice choices[] = {
-      {DType::kF32, 1, 1, 1, 1, "tiled_f32_16x16x16"},
+      {DType::kF32, 1, 1, 1, 1, "naive_f32_16x16"},
       {DType::kF32, 64, 64, 64, 1, "small_f32"},
       {DType::kF32, 128, 128, 128, 1, "small_f32"},
       {DType::kF32, 256, 256, 256, 1, "small_f32"},
@@ -36,7 +36,7 @@ TEST(Model, ChoicesAreTheseUntilMeasuredOtherwise) {
       {DType::kF32, 8, 4096, 4096, 1, "skinny_f32_sm90_clusters"},
       {DType::kF32, 128, 4096, 4096, 1, "sliced_f32_sm90_64x64x64_s3_chunks"},
       {DType::kF32, 64, 64, 65536, 1, "deep_f32_sm90"},
-      {DType::kF32, 8192, 8192, 64, 1, "boxed_f32_sm90"},
+      {DType::kF32, 8192, 8192, 64, 1, "unpacked_f32_sm90_128x128x32_s3"},
       {DType::kF32, 1148, 1022, 39, 1, "outer_f32"},
       {DType::kF32, 350, 2531, 21, 1, "outer_f32"},
       {DType::kF32, 5223, 5644, 1, 1, "outer_f32"},
