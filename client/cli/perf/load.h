@@ -10,6 +10,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/cli/perf/load_channel.h"
 #include "client/cli/perf/load_point.h"
 #include "client/cli/perf/tally.h"
 #include "client/cli/perf/workload.h"
@@ -40,7 +41,6 @@ class Load {
   // waiting.
   static absl::StatusOr<std::unique_ptr<Load>> Create(const LoadSettings& settings,
                                                       const Workload& workload);
-  ~Load();
 
   // Begins calls for `duration`, from none under way, and waits for their ends. `stream` makes two
   // runs differ. `go_on` is asked some times a second; once it says false nothing new is begun,
@@ -52,13 +52,11 @@ class Load {
   absl::Status CheckResults() const;
 
  private:
-  class Channel;
-
   Load(const LoadSettings& settings, const Workload& workload);
 
   const LoadSettings settings_;
   const Workload& workload_;
-  std::vector<std::unique_ptr<Channel>> channels_;
+  std::vector<std::unique_ptr<LoadChannel>> channels_;
 };
 
 }  // namespace gemm::cli
