@@ -2,7 +2,7 @@
 // sums a share of k. The time is that of reading the operands once or of the multiply-adds, which
 // are as much at 64 x 64, so all serves to begin with both at once.
 //
-//    global    A and B as they lie, 32 products of each of 64 lines a stage, 14 stages of 16 KiB
+//    global    A and B as they lie, 32 products of each of 64 lines a stage, 6 stages of 16 KiB
 //      |       under way from the first moment: by boxes of the copy engine, or an element at a
 //      |       time by 4 warps where rows are not 16-byte aligned
 //      v
@@ -15,7 +15,7 @@
 //    ways      added through the ring, 16 KiB of sums left in the workspace by each block
 //      |
 //      v
-//    chunks    added by a second pass of 128 blocks
+//    chunks    added by a second pass, in as many lanes as there are chunks, up to 32
 //
 // Why so (H200, 2026-11-30, 64 x 64 x 65536, us): kernels/README.md, "Few results, long sums".
 
@@ -39,12 +39,13 @@ constexpr KernelConfig kConfigs[] = {
     {"deep_f32_sm90", DType::kF32, NumericsClass::kDealtChunks},
 };
 
-// For the cost model: NVIDIA H200, 2026-11-30, by least squares. Fractions are of the memory's rate
-// by its clocks and of the arithmetic peak.
-constexpr double kMathFraction = 0.69;
-constexpr double kCopiedFraction = 0.53;  // where threads copy
+// For the cost model: NVIDIA H200, 2026-11-30, by least squares, but for the first two and the start,
+// which ten products have told since. Fractions are of the memory's rate by its clocks and of the
+// arithmetic peak.
+constexpr double kMathFraction = 0.73;
+constexpr double kCopiedFraction = 0.56;  // where threads copy
 constexpr double kMemoryFraction = 1.02;  // beside the arithmetic, not before it
-constexpr double kStartSeconds = 3.74e-6;
+constexpr double kStartSeconds = 3.35e-6;
 // To end a block and begin the next on its multiprocessor: they do not overlap.
 constexpr double kNextSeconds = 2.3e-6;
 // Of the second pass: of a chunk, and of a tile for each lane of chunks.
@@ -65,13 +66,22 @@ __global__ void __launch_bounds__(kThreads<kBoxes>, 1)
   DeepMultiply<kBoxes>(g, &map_a, &map_b);
 }
 
-template <int kLanes>
 __global__ void __launch_bounds__(kDeepSumThreads)
     AddDeepChunks(const __grid_constant__ DeepGemm g) {
-  DeepAddChunks<kLanes>(g);
+  __shared__ float4 sums[kDeepSumThreads];
+  switch (g.lanes) {
+    case 2:
+      return DeepAddChunks<2>(g, sums);
+    case 4:
+      return DeepAddChunks<4>(g, sums);
+    case 8:
+      return DeepAddChunks<8>(g, sums);
+    case 16:
+      return DeepAddChunks<16>(g, sums);
+    default:
+      return DeepAddChunks<kDeepChunkLanes>(g, sums);
+  }
 }
-// Of few chunks a block adds more results.
-constexpr int kFewLanes = 8;
 
 DeepOperand OperandOf(const Problem& problem, bool of_a) {
   const MatrixLayout& layout = of_a ? problem.a : problem.b;
@@ -115,6 +125,23 @@ int64_t RoundOf(const Problem& problem, const DeepOrder& order) {
   return std::min(problem.batch_count, std::max<int64_t>(1, kMostPartial / elements));
 }
 
+// Lanes of the second pass.
+int LanesOf(const DeepOrder& order) {
+  int lanes = 2;
+  while (lanes < std::min<int64_t>(order.chunks, kDeepChunkLanes)) lanes *= 2;
+  return lanes;
+}
+
+// What the second pass's blocks ask for, so that none of them share a multiprocessor while others
+// are free: they start as those of the first pass end, one by one.
+size_t SumSharedBytes(unsigned blocks) {
+  constexpr size_t kShared = 228 * 1024;  // of a multiprocessor, 1 KiB of it for each block
+  constexpr size_t kOfBlock = 1024 + sizeof(float4) * kDeepSumThreads;
+  const size_t together = TilesOf(blocks, kDeepMostChunks);
+  const size_t bytes = kShared / (together + 1);
+  return bytes <= kOfBlock ? 0 : bytes - kOfBlock + 16;
+}
+
 struct LaunchRecord {
   DeepGemm args;
   TensorBoxes boxes_a;
@@ -140,6 +167,7 @@ LaunchRecord Record(const Problem& problem, const Operands& operands, int64_t fi
   g.tiles_n = static_cast<int>(TilesOf(problem.n, kDeepTile));
   g.chunks = static_cast<int>(order.chunks);
   g.chunk_length = static_cast<int>(order.chunk_length);
+  g.lanes = LanesOf(order);
   if (!ReadsAB(problem)) return record;
   g.a.base = g.p.a + first * g.p.a_batch;
   g.b.base = g.p.b + first * g.p.b_batch;
@@ -189,10 +217,9 @@ class Family final : public KernelFamily {
                          static_cast<double>(problem.m + problem.n) *
                          static_cast<double>(ReadsAB(problem) ? problem.k : 0);
     const double memory = bytes / std::max(1.0, kMemoryFraction * device.memory_bytes_per_second);
-    const auto lanes = order.chunks <= kFewLanes ? kFewLanes : kDeepChunkLanes;
     const double adding =
         static_cast<double>(order.chunks) * kChunkSeconds +
-        static_cast<double>(order.tiles * problem.batch_count * lanes) * kLaneSeconds;
+        static_cast<double>(order.tiles * problem.batch_count * LanesOf(order)) * kLaneSeconds;
     return kStartSeconds + std::hypot(math, memory) + adding;
   }
 
@@ -201,9 +228,8 @@ class Family final : public KernelFamily {
     for (const void* kernel : {KernelOf(false), KernelOf(true)}) {
       GEMM_RETURN_IF_CUDA_ERROR(LoadKernel(kernel, kDeepSharedBytes));
     }
-    cudaFuncAttributes attributes;
-    GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, AddDeepChunks<kFewLanes>));
-    GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, AddDeepChunks<kDeepChunkLanes>));
+    GEMM_RETURN_IF_CUDA_ERROR(
+        LoadKernel(reinterpret_cast<const void*>(&AddDeepChunks), SumSharedBytes(1)));
     return PrepareTensorMaps();
   }
 
@@ -253,8 +279,8 @@ class Family final : public KernelFamily {
       }
       const auto tiles = static_cast<unsigned>(g.p.batch_count) * static_cast<unsigned>(g.tiles_m) *
                          static_cast<unsigned>(g.tiles_n);
-      // A block fills a multiprocessor, so blocks that start while the kernel before ends cannot
-      // crowd.
+      // A block takes most of a multiprocessor's registers, so blocks that start while the kernel
+      // before ends cannot crowd.
       cudaLaunchAttribute early = StartsEarly();
       cudaLaunchConfig_t launch = {};
       launch.gridDim = dim3(tiles * static_cast<unsigned>(g.chunks));
@@ -266,14 +292,11 @@ class Family final : public KernelFamily {
       void* parameters[] = {&maps[0], &maps[1], &g};
       GEMM_RETURN_IF_CUDA_ERROR(
           cudaLaunchKernelExC(&launch, KernelOf(record.by_boxes), parameters));
-      const bool few = g.chunks <= kFewLanes;
-      launch.gridDim = dim3(tiles * static_cast<unsigned>(few ? kFewLanes : kDeepChunkLanes) *
-                            (kDeepTileResults / 4 / kDeepSumThreads));
+      launch.gridDim =
+          dim3(tiles * static_cast<unsigned>(g.lanes) * (kDeepTileResults / 4 / kDeepSumThreads));
       launch.blockDim = dim3(kDeepSumThreads);
-      launch.dynamicSmemBytes = 0;
-      launch.numAttrs = 0;
-      return cudaLaunchKernelEx(
-          &launch, few ? &AddDeepChunks<kFewLanes> : &AddDeepChunks<kDeepChunkLanes>, g);
+      launch.dynamicSmemBytes = SumSharedBytes(launch.gridDim.x);
+      return cudaLaunchKernelEx(&launch, &AddDeepChunks, g);
     });
   }
 

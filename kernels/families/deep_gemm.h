@@ -14,7 +14,7 @@ namespace gemm {
 // A stage: of each operand kDeepTile lines by kDeepStage products.
 inline constexpr int kDeepOperandBytes = kDeepTile * kDeepStage * static_cast<int>(sizeof(float));
 inline constexpr int kDeepStageBytes = 2 * kDeepOperandBytes;
-inline constexpr int kDeepStages = 14;
+inline constexpr int kDeepStages = 6;
 inline constexpr size_t kDeepRingBytes = size_t{kDeepStages} * kDeepStageBytes;
 // Behind the ring: for every stage whether it has come, is turned, and may be filled again.
 inline constexpr size_t kDeepSharedBytes = kDeepRingBytes + size_t{3} * 8 * kDeepStages;
@@ -44,6 +44,7 @@ struct DeepGemm {
   int tiles_n;
   int chunks;
   int chunk_length;
+  int lanes;       // of the second pass: a power of two, no fewer than there are chunks, or 32
   float* partial;  // [batch][tile][chunk][kDeepTileResults]
 };
 

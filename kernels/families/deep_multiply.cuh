@@ -185,6 +185,7 @@ __device__ __forceinline__ void DeepMultiply(const DeepGemm& g, const CUtensorMa
     const int mine = thread - 32 * (kDeepWarps + kDeepTurners);
     if (!kBoxes || mine == 0) {
       WaitForKernelBefore();
+      if (mine == 0) LetKernelAfterStart();
       if constexpr (kBoxes) {
         DeepFeedBoxes(g, piece, map_a, map_b, ring);
       } else {
@@ -226,19 +227,19 @@ __device__ __forceinline__ void DeepMultiply(const DeepGemm& g, const CUtensorMa
 inline constexpr int kDeepSumThreads = 256;
 
 template <int kLanes>
-__device__ __forceinline__ void DeepAddChunks(const DeepGemm& g) {
+__device__ __forceinline__ void DeepAddChunks(const DeepGemm& g, float4* sums) {
   constexpr int kQuads = kDeepSumThreads / kLanes;
   constexpr unsigned kSlices = kDeepTileResults / 4 / kQuads;  // blocks of a tile
   constexpr int kMost =
       kLanes < kDeepChunkLanes ? 1 : (kDeepMostChunks + kDeepChunkLanes - 1) / kDeepChunkLanes;
-  __shared__ float4 sums[kDeepSumThreads];
-  LetKernelAfterStart();
   const auto thread = static_cast<int>(threadIdx.x);
   const unsigned tile = blockIdx.x / kSlices;
   const int first = static_cast<int>(blockIdx.x % kSlices) * kQuads;
   const auto* from = reinterpret_cast<const float4*>(g.partial) +
                      int64_t{tile} * g.chunks * (kDeepTileResults / 4) + first + thread % kQuads;
   const int lane = thread / kQuads;
+  WaitForKernelBefore();
+  LetKernelAfterStart();
   float4 each[kMost];
 #pragma unroll
   for (int c = 0; c < kMost; ++c) {
@@ -251,11 +252,6 @@ __device__ __forceinline__ void DeepAddChunks(const DeepGemm& g) {
   const unsigned batch = tile / tiles;
   const unsigned tile_row = (tile - batch * tiles) / tiles_n;
   const unsigned tile_column = tile - batch * tiles - tile_row * tiles_n;
-  int row = 0;
-  int column = 0;
-  DeepPlace::Find(first * 4 + thread, &row, &column);
-  const int64_t i = int64_t{tile_row} * kDeepTile + row;
-  const int64_t j = int64_t{tile_column} * kDeepTile + column;
   float4 sum = each[0];
 #pragma unroll
   for (int c = 1; c < kMost; ++c) {
@@ -263,17 +259,25 @@ __device__ __forceinline__ void DeepAddChunks(const DeepGemm& g) {
   }
   sums[thread] = sum;
   __syncthreads();
-  if (thread >= 4 * kQuads || i >= g.p.m || j >= g.p.n) return;
-  const auto* elements = reinterpret_cast<const float*>(sums) + thread;
-  float lanes[kLanes];
+  const auto* elements = reinterpret_cast<const float*>(sums);
+#pragma unroll 1
+  for (int result = thread; result < 4 * kQuads; result += kDeepSumThreads) {
+    int row = 0;
+    int column = 0;
+    DeepPlace::Find(first * 4 + result, &row, &column);
+    const int64_t i = int64_t{tile_row} * kDeepTile + row;
+    const int64_t j = int64_t{tile_column} * kDeepTile + column;
+    if (i >= g.p.m || j >= g.p.n) continue;
+    float lanes[kLanes];
 #pragma unroll
-  for (int l = 0; l < kLanes; ++l) lanes[l] = elements[l * 4 * kQuads];
-  float total = lanes[0];
+    for (int l = 0; l < kLanes; ++l) lanes[l] = elements[result + l * 4 * kQuads];
+    float total = lanes[0];
 #pragma unroll
-  for (int l = 1; l < kLanes; ++l) {
-    if (l < g.chunks) total = __fadd_rn(total, lanes[l]);
+    for (int l = 1; l < kLanes; ++l) {
+      if (l < g.chunks) total = __fadd_rn(total, lanes[l]);
+    }
+    StoreElement(g.p, batch, i, j, total);
   }
-  StoreElement(g.p, batch, i, j, total);
 }
 
 }  // namespace gemm
