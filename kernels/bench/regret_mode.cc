@@ -41,7 +41,8 @@ class Regrets {
     }
     const Selection by_model = by_model_.Select(problem);
     const double table = RegretOf(by_table, times, best->microseconds);
-    const double bound = table * best->microseconds / best_bound;
+    // What has no time may be the only one of its class.
+    const double bound = table > 0 ? std::max(1.0, table * best->microseconds / best_bound) : 0;
     const double model = RegretOf(by_model, times, best->microseconds);
     std::printf("%-4s %-24s %10.2f us %-30s %6.3f %-30s (%s) %6.3f %s\n",
                 std::string(NameOf(times.dtype)).c_str(), NameOf(times.shape).c_str(),
