@@ -21,7 +21,8 @@ __device__ __forceinline__ void FfmaAdvance(const float** from, int64_t bytes) {
 
 // Transposes tiles of an operand with k contiguous on their way to [depth][kOuter + 4]. A warp
 // copies 8 rows of a stage, which are consecutive in memory, of 4 outer indices at a time, and the
-// next 8 from addresses that are the same but for a constant: an address takes two additions.
+// next 8, of the same slice or of the next, from addresses that are the same but for a constant: an
+// address takes two additions.
 template <int kOuter, int kDepth, int kSlices>
 class FfmaTransposer {
  public:
@@ -38,6 +39,10 @@ class FfmaTransposer {
     // Rows or columns that do not exist are not copied: results of what was there are not stored.
     copies_left_ = static_cast<int>(min(outer, int64_t{kOuter})) - outer0;
     products_left_ = min((slice + 1) * slice_length, length) - product;
+    apart_ = kOneSlice ? 8 : slice_length;
+    products_left_after_ = kOneSlice
+                               ? products_left_ - 8
+                               : min((slice + 2) * slice_length, length) - product - slice_length;
     from_ = tile + (copies_left_ > 0 ? outer0 * outer_stride : 0) + product;
     to_ = (row * (kOuter + 4) + outer0) * 4;
   }
@@ -45,14 +50,15 @@ class FfmaTransposer {
   // Copies the next stage: in each slice, the next kSliceDepth products of the slice's.
   __device__ __forceinline__ void Copy(uint32_t stage) {
     const uint32_t bytes = products_left_ > 0 ? 4 : 0;
-    const uint32_t bytes_after = products_left_ > 8 ? 4 : 0;
+    const uint32_t bytes_after = products_left_after_ > 0 ? 4 : 0;
+    const int apart = kOneSlice ? 8 : apart_;
     const float* from = from_;
     const uint32_t to = stage + to_;
     if (whole_) {
 #pragma unroll
       for (int g = 0; g < kOuter / kStep; ++g) {
         CopyAsync4(to + g * (kStep * 4), from, bytes);
-        CopyAsync4(to + g * (kStep * 4) + kAfter, from + 8, bytes_after);
+        CopyAsync4(to + g * (kStep * 4) + kAfter, from + apart, bytes_after);
         FfmaAdvance(&from, step_bytes_);
       }
     } else {
@@ -60,30 +66,34 @@ class FfmaTransposer {
       for (int g = 0; g < kOuter / kStep; ++g) {
         if (kStep * g < copies_left_) {
           CopyAsync4(to + g * (kStep * 4), from, bytes);
-          CopyAsync4(to + g * (kStep * 4) + kAfter, from + 8, bytes_after);
+          CopyAsync4(to + g * (kStep * 4) + kAfter, from + apart, bytes_after);
         }
         FfmaAdvance(&from, step_bytes_);
       }
     }
     from_ += kSliceDepth;
     products_left_ -= kSliceDepth;
+    products_left_after_ -= kSliceDepth;
   }
 
  private:
   static constexpr int kSliceDepth = kDepth / kSlices;
+  static constexpr bool kOneSlice = kSliceDepth % 16 == 0;  // has all rows of a warp
   static constexpr int kWarps = kFfmaProducers / 32;
   static constexpr int kGroups = kDepth / 16;               // of rows, each a warp's
   static constexpr int kStep = 4 * (kWarps / kGroups);      // outer indices at a time
   static constexpr uint32_t kAfter = 8 * (kOuter + 4) * 4;  // bytes, 8 rows on
-  static_assert(kWarps % kGroups == 0 && kSliceDepth % 16 == 0 && kOuter % kStep == 0,
-                "16 rows a warp, in one slice");
+  static_assert(kWarps % kGroups == 0 && kOuter % kStep == 0, "16 rows a warp");
+  static_assert(kOneSlice || kSliceDepth == 8, "in one slice, or in two");
 
   const float* from_;
   int64_t step_bytes_;
   uint32_t to_;
   int copies_left_;
   int products_left_;
-  bool whole_;  // of all threads: lanes that go separate ways would take turns
+  int products_left_after_;  // of the row 8 further on
+  int apart_;                // products between the two
+  bool whole_;               // of all threads: lanes that go separate ways would take turns
 };
 
 // Copies tiles of an operand with its outer index contiguous to [depth][kOuter], as a transposer

@@ -33,6 +33,9 @@ struct FfmaShape {
   int blocks;    // a multiprocessor
   int rows = 8;  // results of a thread
   int columns = 16;
+  // Stages of half the depth, and twice as many, where threads copy both operands: a ring of three
+  // quarters is then on its way while one is multiplied, not one of a half.
+  bool halves = false;
 
   constexpr int lane_columns() const { return 32 / lane_rows; }
   constexpr int tile_m() const { return rows * lane_rows * warps_m; }
@@ -56,17 +59,21 @@ struct FfmaKernel {
   constexpr int pitch_b() const {
     return shape.tile_n() + (feed_b == FfmaFeed::kTransposing ? 4 : 0);
   }
-  constexpr int bytes_a() const { return pitch_a() * shape.depth * 4; }
-  constexpr int stage_bytes() const { return bytes_a() + pitch_b() * shape.depth * 4; }
+  constexpr bool by_threads() const {
+    return feed_a != FfmaFeed::kBoxes && feed_b != FfmaFeed::kBoxes;
+  }
+  constexpr int halves() const { return shape.halves && by_threads() ? 2 : 1; }
+  constexpr int depth() const { return shape.depth / halves(); }
+  constexpr int bytes_a() const { return pitch_a() * depth() * 4; }
+  constexpr int stage_bytes() const { return bytes_a() + pitch_b() * depth() * 4; }
   // Whether rings of all stages leave the L1 cache little room. Threads copy parts of lines, whose
   // rest it keeps for later: if both operands come so, a stage less is better, 55 us for 60 at 1023
   // cubed (H200, 2026-11-30).
   constexpr bool crowded() const {
-    return shape.slices > 1 && shape.blocks * shape.stages * stage_bytes() > 190 * 1024;
+    return shape.slices > 1 && shape.blocks * shape.stages * halves() * stage_bytes() > 190 * 1024;
   }
   constexpr int stages() const {
-    const bool by_threads = feed_a != FfmaFeed::kBoxes && feed_b != FfmaFeed::kBoxes;
-    return shape.stages - (by_threads && crowded() ? 1 : 0);
+    return (shape.stages - (by_threads() && crowded() ? 1 : 0)) * halves();
   }
   // The ring and its barriers, two a stage.
   constexpr int ring_bytes() const { return (stage_bytes() + 16) * stages(); }

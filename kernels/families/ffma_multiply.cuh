@@ -96,7 +96,7 @@ __device__ __forceinline__ void FfmaProduce(const FfmaGemm& g, const Pieces& pie
                                             Ring ring) {
   using Layout = FfmaLayout<kKernel>;
   constexpr int kSlices = kKernel.shape.slices;
-  constexpr int kDepth = kKernel.shape.depth;
+  constexpr int kDepth = Layout::kDepth;
   constexpr bool kAnyBox = Layout::kBoxA || Layout::kBoxB;
   constexpr bool kAnyThreads = !Layout::kBoxA || !Layout::kBoxB;
   constexpr bool kCopyingA = kKernel.feed_a == FfmaFeed::kCopying;

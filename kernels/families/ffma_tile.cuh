@@ -22,7 +22,8 @@ struct FfmaLayout {
   static constexpr int kLaneColumns = kShape.lane_columns();
   static constexpr int kTileWarps = kShape.warps_m * kShape.warps_n;
   static constexpr int kConsumers = kShape.consumer_warps();
-  static constexpr int kSliceDepth = kShape.slice_depth();
+  static constexpr int kDepth = kKernel.depth();
+  static constexpr int kSliceDepth = kDepth / kShape.slices;
   static constexpr int kSteps = kSliceDepth / kFfmaUnroll;  // bodies a stage
   static constexpr int kPitchA = kKernel.pitch_a() * 4;     // bytes
   static constexpr int kPitchB = kKernel.pitch_b() * 4;
@@ -42,7 +43,7 @@ struct FfmaLayout {
   static_assert(kConsumers % 4 == 0, "registers are handed over by warp groups");
   static_assert(kShape.slices == 1 || kShape.slices == 4,
                 "a tile is summed at once or in quarters");
-  static_assert(kShape.stages <= 8 && kSliceDepth % kFfmaUnroll == 0, "");
+  static_assert(kStages <= 8 && kSliceDepth % kFfmaUnroll == 0, "");
   static_assert(kBytesA % 128 == 0 && kStageBytes % 128 == 0, "boxes begin at multiples of 128");
 };
 

@@ -203,6 +203,23 @@ TEST_P(FfmaRoundsTest, TurnNarrowProducts) {
   EXPECT_FALSE(round(640, 20, kLarge).turned);
 }
 
+// The ring stays as large, but a smaller part of it waits to be multiplied.
+TEST(FfmaKernel, HalvesStagesWhereThreadsCopyBoth) {
+  FfmaShape shape{4, 1, 1, 4, 64, 2, 3, 8, 8};
+  for (const bool halves : {false, true}) {
+    shape.halves = halves;
+    for (const FfmaFeed feed_a : {FfmaFeed::kBoxes, FfmaFeed::kTransposing, FfmaFeed::kCopying}) {
+      for (const FfmaFeed feed_b : {FfmaFeed::kBoxes, FfmaFeed::kTransposing, FfmaFeed::kCopying}) {
+        const FfmaKernel kernel{shape, feed_a, feed_b};
+        const bool halved = halves && feed_a != FfmaFeed::kBoxes && feed_b != FfmaFeed::kBoxes;
+        EXPECT_EQ(kernel.depth(), halved ? 32 : 64);
+        EXPECT_EQ(kernel.stages(), halved ? 4 : 2);
+        EXPECT_EQ(kernel.stages() * kernel.depth(), 128);
+      }
+    }
+  }
+}
+
 // 16 bytes at a time where rows are aligned and nothing is added to them.
 TEST_P(FfmaRoundsTest, StoreWholeVectors) {
   Problem problem = DenseProblem(DType::kF32, 65, 68, 71, 3);
