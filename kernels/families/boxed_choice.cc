@@ -3,17 +3,12 @@
 #include <algorithm>
 #include <iterator>
 
+#include "kernels/families/places.h"
 #include "kernels/families/sum_order.h"
 
 namespace gemm {
 namespace {
 
-// Of compute capability 9.0.
-constexpr int kMultiprocessorBytes = 228 * 1024;
-constexpr int kBlockBytes = 227 * 1024;
-constexpr int kReservedBytes = 1024;  // of every block
-constexpr int kSchedulers = 4;
-constexpr int kSchedulerRegisters = 16384;
 constexpr int kMostPlaces = 8;
 
 // In shared memory, before the ring and behind it: see boxed.cu.
@@ -32,8 +27,6 @@ bool FitsBoxes(const MatrixLayout& layout, int64_t batch_count) {
   return Aligned16(layout, batch_count) && layout.ld < kBoxStride &&
          layout.batch_stride < kBoxStride;
 }
-
-int WarpsOfAScheduler(int warps) { return (warps + kSchedulers - 1) / kSchedulers; }
 
 // Calls `see` with each block that fits.
 template <typename See>
@@ -75,9 +68,7 @@ int BoxedStageBytes(const BoxedBlock& block) {
   return (block.warps + kBoxedShapes[block.shape].boxes()) * kBoxedBytes;
 }
 
-int BoxedSharedBytes(const BoxedBlock& block) {
-  return std::min(kBlockBytes, (kMultiprocessorBytes / block.places - kReservedBytes) / 128 * 128);
-}
+int BoxedSharedBytes(const BoxedBlock& block) { return SharedBytesOfPlace(block.places); }
 
 std::string WhyNotBoxed(const Problem& problem) {
   if (!ReadsAB(problem)) return "does not read A and B";
@@ -124,26 +115,16 @@ double BoxedSeconds(const Problem& problem, int multiprocessors, const BoxedBloc
            panels *
                (kPanelSeconds[turned] + kBoxSeconds * together * (block.warps + shape.boxes()));
   };
-  const int64_t each = TilesOf(BoxedTiles(problem, block), std::max(1, multiprocessors));
-  const int64_t full = each / block.places;
-  const auto last = static_cast<int>(each % block.places);
-  return kStartSeconds + static_cast<double>(full) * seconds_of(block.places) +
-         (last > 0 ? seconds_of(last) : 0) +
+  return kStartSeconds +
+         RoundsSeconds(BoxedTiles(problem, block), multiprocessors, block.places, seconds_of) +
          sizeof(float) * static_cast<double>(problem.batch_count) *
              ((m * k + k * n) / kBytesPerSecond + m * n / kResultBytesPerSecond);
 }
 
 BoxedBlock BestBoxedBlock(const Problem& problem, int multiprocessors) {
-  BoxedBlock best;
-  double least = 0;
-  SeeBlocks(problem, multiprocessors, [&](const BoxedBlock& block) {
-    const double seconds = BoxedSeconds(problem, multiprocessors, block);
-    if (best.shape < 0 || seconds < least) {
-      least = seconds;
-      best = block;
-    }
-  });
-  return best;
+  return Fastest<BoxedBlock>(
+      [&](auto see) { SeeBlocks(problem, multiprocessors, see); },
+      [&](const BoxedBlock& block) { return BoxedSeconds(problem, multiprocessors, block); });
 }
 
 }  // namespace gemm

@@ -47,6 +47,7 @@
 #include "kernels/families/families.h"
 #include "kernels/families/launch_attributes.h"
 #include "kernels/families/launch_records.h"
+#include "kernels/families/places.h"
 #include "kernels/families/strided_gemm.cuh"
 #include "kernels/families/sum_order.h"
 #include "kernels/ptx/bulk_copy.cuh"
@@ -364,7 +365,7 @@ class Family final : public KernelFamily {
       launch.gridDim = dim3(record.tiles, batch);
       launch.blockDim = dim3(static_cast<unsigned>(DenseThreads(grid)));
       launch.dynamicSmemBytes =
-          static_cast<size_t>(fills ? DenseSharedBytesOfPlace(grid.places)
+          static_cast<size_t>(fills ? SharedBytesOfPlace(grid.places)
                                     : DenseSharedBytes(record.gemm.p.n, record.gemm.p.k, grid));
       launch.stream = stream;
       launch.attrs = &early;

@@ -5,17 +5,11 @@
 #include <iterator>
 #include <numeric>
 
+#include "kernels/families/places.h"
 #include "kernels/families/sum_order.h"
 
 namespace gemm {
 namespace {
-
-// Of compute capability 9.0.
-constexpr int64_t kMultiprocessorBytes = int64_t{228} * 1024;
-constexpr int64_t kBlockBytes = int64_t{227} * 1024;
-constexpr int64_t kReservedBytes = 1024;  // of every block
-constexpr int kSchedulers = 4;
-constexpr int kSchedulerRegisters = 16384;
 
 constexpr int64_t kMostRows = int64_t{1} << 31;
 constexpr int64_t kMostColumns = 512;
@@ -30,8 +24,6 @@ int64_t PanelsOf(const Problem& problem, const DenseGrid& grid) {
   return TilesOf(problem.k, grid.depth);
 }
 
-int WarpsOfAScheduler(int warps) { return (warps + kSchedulers - 1) / kSchedulers; }
-
 bool FitRegisters(const DenseGrid& grid) {
   const int warps = DenseThreads(grid) / 32;
   return grid.places * WarpsOfAScheduler(warps) * 32 * kDenseShapes[grid.shape].registers <=
@@ -40,7 +32,7 @@ bool FitRegisters(const DenseGrid& grid) {
 
 // Gives the grid the stages that its place has room for.
 bool FitStages(const Problem& problem, DenseGrid* grid) {
-  const int64_t room = DenseSharedBytesOfPlace(grid->places);
+  const int64_t room = SharedBytesOfPlace(grid->places);
   for (int depth : {32, 16}) {
     grid->depth = static_cast<int>(std::min<int64_t>(depth, TilesOf(problem.k, 4) * 4));
     grid->stages = 0;
@@ -146,11 +138,6 @@ int64_t DenseSharedBytes(int64_t n, int64_t k, const DenseGrid& grid) {
   return kDenseBarrierBytes + std::max(operands, results);
 }
 
-int DenseSharedBytesOfPlace(int places) {
-  return static_cast<int>(
-      std::min(kBlockBytes, (kMultiprocessorBytes / places - kReservedBytes) / 128 * 128));
-}
-
 std::string WhyNotDense(const Problem& problem, int multiprocessors) {
   if (!ReadsAB(problem)) return "does not read A and B";
   if (problem.a.transposed || problem.b.transposed) return "A or B is transposed";
@@ -192,28 +179,17 @@ double DenseSeconds(const Problem& problem, int multiprocessors, const DenseGrid
     return k * std::hypot(issuing, loading) / kClocksPerSecond + kBlockSeconds +
            static_cast<double>(PanelsOf(problem, grid)) * kPanelSeconds;
   };
-  const int64_t blocks = TilesOf(DenseBlocks(problem, grid), std::max(1, multiprocessors));
-  const int64_t rounds = blocks / grid.places;
-  const int64_t last = blocks % grid.places;
   const double elements = static_cast<double>(problem.m) * k + k * static_cast<double>(problem.n) +
                           static_cast<double>(problem.m) * static_cast<double>(problem.n);
-  return kStartSeconds + static_cast<double>(rounds) * seconds_of(grid.places) +
-         (last > 0 ? seconds_of(static_cast<int>(last)) : 0) +
+  return kStartSeconds +
+         RoundsSeconds(DenseBlocks(problem, grid), multiprocessors, grid.places, seconds_of) +
          sizeof(float) * elements * static_cast<double>(problem.batch_count) / kBytesPerSecond;
 }
 
 DenseGrid BestDenseGrid(const Problem& problem, int multiprocessors) {
-  DenseGrid best;
-  double least = 0;
-  SeeGrids(problem, multiprocessors, [&](const DenseGrid& grid) {
-    const double seconds = DenseSeconds(problem, multiprocessors, grid);
-    if (best.shape < 0 || seconds < least) {
-      least = seconds;
-      best = grid;
-    }
-    return true;
-  });
-  return best;
+  return Fastest<DenseGrid>(
+      [&](auto see) { SeeGrids(problem, multiprocessors, see); },
+      [&](const DenseGrid& grid) { return DenseSeconds(problem, multiprocessors, grid); });
 }
 
 }  // namespace gemm

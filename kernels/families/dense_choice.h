@@ -50,8 +50,6 @@ int DenseTileRows(const DenseGrid& grid);
 int64_t DenseBlocks(const Problem& problem, const DenseGrid& grid);
 // What a block needs.
 int64_t DenseSharedBytes(int64_t n, int64_t k, const DenseGrid& grid);
-// What it asks for, so that no more than `places` fit.
-int DenseSharedBytesOfPlace(int places);
 
 // Whether it can run, in words if not; of a problem in f32, on a device of compute capability 9.0.
 std::string WhyNotDense(const Problem& problem, int multiprocessors);

@@ -13,6 +13,7 @@
 #include "kernels/families/dense_choice.h"
 #include "kernels/families/families.h"
 #include "kernels/families/outer_tiles.h"
+#include "kernels/families/places.h"
 #include "kernels/families/small_shapes.h"
 #include "kernels/families/sum_order.h"
 
@@ -106,10 +107,9 @@ TEST(DenseGrids, FitAndCoverD) {
     EXPECT_EQ(grid.depth % 4, 0);
     EXPECT_GE(grid.stages, std::min<int64_t>(2, (problem.k + grid.depth - 1) / grid.depth));
     EXPECT_LE(8 + 8 * grid.stages, kDenseBarrierBytes);
-    EXPECT_LE(DenseSharedBytes(problem.n, problem.k, grid), DenseSharedBytesOfPlace(grid.places));
-    EXPECT_LE(static_cast<size_t>(DenseSharedBytesOfPlace(grid.places)),
-              H200().shared_bytes_per_block);
-    EXPECT_LE((DenseSharedBytesOfPlace(grid.places) + 1024) * grid.places,
+    EXPECT_LE(DenseSharedBytes(problem.n, problem.k, grid), SharedBytesOfPlace(grid.places));
+    EXPECT_LE(static_cast<size_t>(SharedBytesOfPlace(grid.places)), H200().shared_bytes_per_block);
+    EXPECT_LE((SharedBytesOfPlace(grid.places) + 1024) * grid.places,
               static_cast<int>(H200().shared_bytes_per_multiprocessor));
     EXPECT_GT(DenseSeconds(problem, 132, grid), 0);
   };
