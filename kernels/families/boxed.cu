@@ -19,14 +19,14 @@
 // registers for 8 x 12 results, so that twelve warps share a multiprocessor: what one waits for at
 // the beginning of a stage others hide. Blocks stay and take tiles in turns. A launch starts while
 // the one before ends, and a block asks for as much shared memory as keeps others than its wave's
-// away.
+// away. Before it waits for that one's end it has its first stage brought into the L2 cache.
 //
 // Lost (H200, 2026-11-30): A read as it lies, 16 bytes along k, without being turned: 1.19 cycles a
 // multiply-add for 1.08 by the bank model (kernels/lab), since all rows' registers of one product
 // lie in one bank; stages of 16 products, 0.3 us more a stage and 2 to 12 % more from 128 cubed on;
-// a block a tile, 2 % more at 256x256x256b256; boxes brought into the L2 cache before the kernel
-// before has ended, 30.8 us for 27.4 at 96x96x96b512, since its last stores wait behind them;
-// stages asked for by one warp that works out where they are, 0.5 us a stage.
+// a block a tile, 2 % more at 256x256x256b256; more than the first stage brought into the L2 cache
+// before the kernel before has ended, 30.8 us for 27.4 at 96x96x96b512, since its last stores wait
+// behind them; stages asked for by one warp that works out where they are, 0.5 us a stage.
 
 #include <algorithm>
 #include <array>
@@ -74,6 +74,13 @@ constexpr int kAheadAt = 2 * kEmptyBarriers;
 constexpr int kRingAt = 1024;
 // As much again is behind the ring: a warp's last loads of a stage, which nobody needs, may be of
 // what lies there.
+
+constexpr int kLateClocks = 1000;  // half a microsecond
+
+__device__ __forceinline__ void WaitClocks(int clocks) {
+  const int64_t end = clock64() + clocks;
+  while (clock64() < end) __nanosleep(100);
+}
 
 struct BoxedPlace {
   int row;
@@ -129,6 +136,24 @@ struct BoxedLayout {
   static constexpr int kBoxesB = kShape.boxes();
 };
 
+// Calls take(map, x, y, z) with each box of a stage, A's first.
+template <BoxedShape kShape, typename Take>
+__device__ __forceinline__ void TakeBoxes(const BoxedGemm& g, const CUtensorMap* map_a,
+                                          const CUtensorMap* map_b, const BoxedPlace& place,
+                                          int product, const Take& take) {
+  const auto box_at = [&](const CUtensorMap* map, bool turns, int outer, int matrix) {
+    take(map, turns ? product : outer, turns ? outer : product, matrix);
+  };
+#pragma unroll 1
+  for (int box = 0; box < g.block.warps; ++box) {
+    box_at(map_a, g.turns_a, place.row + box * kBoxedSide, place.batch * g.box_step_a);
+  }
+#pragma unroll 1
+  for (int box = 0; box < BoxedLayout<kShape>::kBoxesB; ++box) {
+    box_at(map_b, g.turns_b, place.column + box * kBoxedSide, place.batch * g.box_step_b);
+  }
+}
+
 // Asks for a stage, if there is one left; one thread.
 template <BoxedShape kShape>
 __device__ __forceinline__ void AskForStage(const BoxedGemm& g, const CUtensorMap* map_a,
@@ -138,18 +163,11 @@ __device__ __forceinline__ void AskForStage(const BoxedGemm& g, const CUtensorMa
   const BoxedAhead it = *ahead;
   if (it.work >= g.work) return;
   BarrierArriveExpecting(full, (g.block.warps + Layout::kBoxesB) * kBoxedBytes);
-  const auto copy = [&](const CUtensorMap* map, bool turns, int outer, int matrix) {
-    CopyBox(to, map, turns ? it.product : outer, turns ? outer : it.product, matrix, full);
-    to += kBoxedBytes;
-  };
-#pragma unroll 1
-  for (int box = 0; box < g.block.warps; ++box) {
-    copy(map_a, g.turns_a, it.place.row + box * kBoxedSide, it.place.batch * g.box_step_a);
-  }
-#pragma unroll 1
-  for (int box = 0; box < Layout::kBoxesB; ++box) {
-    copy(map_b, g.turns_b, it.place.column + box * kBoxedSide, it.place.batch * g.box_step_b);
-  }
+  TakeBoxes<kShape>(g, map_a, map_b, it.place, it.product,
+                    [&](const CUtensorMap* map, int x, int y, int z) {
+                      CopyBox(to, map, x, y, z, full);
+                      to += kBoxedBytes;
+                    });
   if (it.product + kBoxedSide < g.p.k) {
     ahead->product = it.product + kBoxedSide;
   } else {
@@ -185,7 +203,11 @@ __device__ __forceinline__ void MultiplyBoxes(const BoxedGemm& g, const CUtensor
     }
     BarrierInitFence();
     *ahead = {PlaceOf(g, Layout::kTileN, block), 0, block};
+    TakeBoxes<kShape>(g, map_a, map_b, ahead->place, 0, PrefetchBox);
     WaitForKernelBefore();
+    // All blocks ask for as much at once: half of them begin late, so that each half stores while
+    // the other multiplies.
+    if (g.block.places > 1 && block >= static_cast<int>(gridDim.x) / 2) WaitClocks(kLateClocks);
     ask(0);
     if (at_once()) ask(1);
   }

@@ -28,6 +28,13 @@ __device__ __forceinline__ void CopyBox(uint32_t to, const CUtensorMap* map, int
       : "memory");
 }
 
+// Brings the same box into the L2 cache.
+__device__ __forceinline__ void PrefetchBox(const CUtensorMap* map, int x, int y, int z) {
+  asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];" ::"l"(map),
+               "r"(x), "r"(y), "r"(z)
+               : "memory");
+}
+
 // Makes initialised barriers visible to the copy engine; __syncthreads follows.
 __device__ __forceinline__ void BarrierInitFence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
