@@ -317,6 +317,10 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
     cases.Add("quarters", 30, 17000, 131, 1, {.transpose_b = true});
     cases.Add("quarters", 17000, 29, 159, 1, {.alignment_bytes = 256});
     cases.Add("quarters", 770, 833, 140, 2, {.transpose_b = true, .beta = 2});
+    // More tiles than places, where a block sums quarters one after the other.
+    AddBoxes(cases, 44, 60, 260, 280);
+    cases.Add("quarters", 67, 130, 301, 140, {.transpose_a = true, .padding = 1, .beta = 1});
+    cases.Add("quarters", 67, 129, 389, 140, {.alpha = 2});
     AddRows(cases, 130, 514, 134);
     AddRows(cases, 129, 131, 517);
     // Tiles that are cut along k: fewer than a wave, one more than a wave, and few behind a

@@ -26,7 +26,8 @@
 // lie in one bank; stages of 16 products, 0.3 us more a stage and 2 to 12 % more from 128 cubed on;
 // a block a tile, 2 % more at 256x256x256b256; more than the first stage brought into the L2 cache
 // before the kernel before has ended, 30.8 us for 27.4 at 96x96x96b512, since its last stores wait
-// behind them; stages asked for by one warp that works out where they are, 0.5 us a stage.
+// behind them; stages asked for by one warp that works out where they are, 0.5 us a stage; quarters
+// summed one after the other, as unpacked does, 90 us for 89 of sliced at 384x384x384b32.
 
 #include <algorithm>
 #include <array>

@@ -14,9 +14,9 @@ namespace {
 constexpr double kMostFmasOfABlock = 2.2e8;
 
 // Tiles that a block takes one after the other, at the most.
-int MostTilesOfABlock(const FfmaShape& shape, const FfmaGemm& g) {
+int MostTilesOfABlock(const FfmaShape& shape, int64_t k) {
   const double tile_fmas = static_cast<double>(shape.tile_m()) * shape.tile_n() * shape.blocks *
-                           static_cast<double>(std::max<int64_t>(1, g.p.k));
+                           static_cast<double>(std::max<int64_t>(1, k));
   return static_cast<int>(std::clamp(kMostFmasOfABlock / tile_fmas, 1.0, 1e6));
 }
 
@@ -36,8 +36,10 @@ int BlocksInTurns(int work, int places, int most) {
 }
 
 int DealTiles(const FfmaShape& shape, int multiprocessors, FfmaGemm* g) {
+  if (g->quarters > 1) multiprocessors = std::min(multiprocessors, kMostFoldingBlocks / 3);
   const int places = multiprocessors * shape.blocks;
-  g->in_turns = BlocksInTurns(g->work, places, MostTilesOfABlock(shape, *g));
+  g->in_turns = g->quarters > 1 ? std::min(g->work, places)
+                                : BlocksInTurns(g->work, places, MostTilesOfABlock(shape, g->p.k));
   const int left_over = g->work % places;
   if (shape.blocks != 2 || g->in_turns != places || left_over == 0 || left_over > multiprocessors) {
     return g->in_turns;
@@ -48,6 +50,10 @@ int DealTiles(const FfmaShape& shape, int multiprocessors, FfmaGemm* g) {
   return places + left_over;
 }
 
+int64_t MostTilesThatFold(const FfmaShape& shape, int64_t k) {
+  return int64_t{kMostFoldingBlocks} / 3 * shape.blocks * MostTilesOfABlock(shape, k);
+}
+
 bool Crowds(const FfmaShape& shape, int multiprocessors, int blocks) {
   if (shape.slices == 1) return blocks <= multiprocessors * (shape.blocks - 1);
   const int left = blocks % (multiprocessors * shape.blocks);
@@ -56,7 +62,7 @@ bool Crowds(const FfmaShape& shape, int multiprocessors, int blocks) {
 
 int StreamKBlocks(const FfmaShape& shape, const FfmaGemm& g) {
   constexpr auto kWorkers = static_cast<int>(StreamKOrder::kWorkers);
-  const int blocks = BlocksInTurns(g.work, kWorkers, MostTilesOfABlock(shape, g));
+  const int blocks = BlocksInTurns(g.work, kWorkers, MostTilesOfABlock(shape, g.p.k));
   return blocks <= kWorkers ? kWorkers : blocks + kWorkers;
 }
 

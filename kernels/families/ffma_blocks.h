@@ -17,6 +17,11 @@ int BlocksInTurns(int work, int places, int most);
 // of two blocks on a multiprocessor is done, half a tile before the other.
 int DealTiles(const FfmaShape& shape, int multiprocessors, FfmaGemm* g);
 
+// Blocks that sum quarters one after the other keep sums in the workspace: no more of them than
+// DealTiles makes on an H200, and no more tiles in a launch than they have done in a millisecond.
+inline constexpr int kMostFoldingBlocks = 3 * 132;
+int64_t MostTilesThatFold(const FfmaShape& shape, int64_t k);
+
 // Whether blocks that start while the kernel before ends would crowd on the multiprocessors that
 // are free first: where all could have had a place of their own, or one with fewer others. Up
 // to 1.5 times as long, but 0.7 to 1 us less where they do not (H200, 2026-11-30).

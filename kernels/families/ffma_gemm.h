@@ -106,10 +106,11 @@ struct FfmaGemm {
   int in_turns;      // blocks that take tiles in turns; any beyond take one each
   int late_clocks;   // by which the second half of them begins to multiply later
   int chunk_length;  // see sum_order.h
-  int slice_length;  // products that a warp of those that share a tile sums: a quarter, or all
+  int slice_length;  // products that a warp sums at once: a quarter, or all
+  int quarters;      // that a warp sums one after the other and adds: 4, or 1
   float one;         // see ffma_tile.cuh
   // Sums of chunks, [chunk][batch][m][partial_pitch], or of parts of cut tiles,
-  // [batch][part][tile_m][tile_n].
+  // [batch][part][tile_m][tile_n]; or what blocks keep for themselves between quarters.
   float* partial;
   int64_t partial_pitch;
   // stream_k, see sum_order.h.

@@ -34,6 +34,7 @@
 #include <type_traits>
 
 #include "kernels/families/ffma_feed.cuh"
+#include "kernels/families/ffma_fold.cuh"
 #include "kernels/families/ffma_meet.cuh"
 #include "kernels/families/ffma_pieces.cuh"
 #include "kernels/families/ffma_store.cuh"
@@ -286,13 +287,21 @@ __device__ __forceinline__ void FfmaMultiply(const FfmaGemm& g, const CUtensorMa
   const uint32_t offset_a = place.slice * Layout::kSliceDepth * Layout::kPitchA + place.row * 4;
   const uint32_t offset_b =
       Layout::kBytesA + place.slice * Layout::kSliceDepth * Layout::kPitchB + place.column * 4;
-  if constexpr (kKernel.shape.blocks == 2 && std::is_same_v<Pieces, FfmaDealtTiles>) {
+  if constexpr (kKernel.shape.blocks == 2 && std::is_same_v<Pieces, FfmaQuarteredTiles>) {
     FfmaBeginLate(g);
   }
   const int count = pieces.Count(g);
   for (int i = 0; i < count; ++i) {
     float sum[Layout::kRows][Layout::kColumns];
     FfmaSum<kKernel>(g, pieces, i, place.slice, offset_a, offset_b, &ring, sum);
+    if constexpr (std::is_same_v<Pieces, FfmaQuarteredTiles>) {
+      if (g.quarters > 1) {
+        const int quarter = pieces.QuarterOf(g, i);
+        FfmaFold(FfmaOwnSums(g.partial, Layout::kConsumers, Layout::kRows * Layout::kColumns),
+                 quarter, sum);
+        if (quarter + 1 < g.quarters) continue;
+      }
+    }
     const FfmaPiece piece = pieces.At(g, i);
     if constexpr (kKernel.shape.slices == 1) {
       FfmaStore<kKernel>(g, piece, ring.base, sum);

@@ -69,6 +69,25 @@ struct FfmaDealtTiles {
   }
 };
 
+// The same of tiles whose sum may be of four quarters, one after the other in one block: see
+// ffma_fold.cuh. A quarter is a piece.
+struct FfmaQuarteredTiles {
+  __device__ __forceinline__ static int Count(const FfmaGemm& g) {
+    return g.quarters * FfmaDealtTiles::Count(g);
+  }
+
+  __device__ __forceinline__ static int QuarterOf(const FfmaGemm& g, int i) {
+    return i & (g.quarters - 1);
+  }
+
+  __device__ __forceinline__ static FfmaPiece At(const FfmaGemm& g, int i) {
+    FfmaPiece piece = FfmaDealtTiles::At(g, g.quarters > 1 ? i / 4 : i);
+    piece.begin = QuarterOf(g, i) * g.slice_length;
+    piece.length = min(g.slice_length, static_cast<int>(g.p.k) - piece.begin);
+    return piece;
+  }
+};
+
 // The one piece of a block whose warps share tiles, held in shared memory: what is worked out from
 // the block's number would take up registers in the main loop.
 struct FfmaHeldPiece {

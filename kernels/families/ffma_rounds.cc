@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "kernels/families/ffma_blocks.h"
 #include "kernels/families/sum_order.h"
 
 namespace gemm {
@@ -72,7 +73,7 @@ void FfmaRound::PlaceIn(void* workspace) {
   };
   if (packed_a) boxes_a.base = packing_a.to = at(0);
   if (packed_b) boxes_b.base = packing_b.to = at(offset_b);
-  if (second_pass) gemm.partial = at(offset_partial);
+  if (second_pass || folds) gemm.partial = at(offset_partial);
 }
 
 bool FfmaRounds::Fits(const Problem& as_it_is, const FfmaConfig& config) {
@@ -185,6 +186,7 @@ FfmaRounds::FfmaRounds(const Problem& problem, const FfmaConfig& config, FfmaPac
   }
   chunk_length_ = ChunkLength(config.numerics, problem);
   chunks_ = depth_ > 0 ? ChunkCount(config.numerics, problem) : 1;
+  folds_ = config.shape.slices == 1 && config.numerics == NumericsClass::kQuarters && depth_ > 0;
   partial_pitch_ = TilesOf(b_.panel, 4) * 4;
   const int64_t tiles =
       TilesOf(a_.panel, config.shape.tile_m()) * TilesOf(b_.panel, config.shape.tile_n()) * chunks_;
@@ -203,6 +205,7 @@ FfmaRounds::FfmaRounds(const Problem& problem, const FfmaConfig& config, FfmaPac
     if (elements > 0) matrices_ = std::min(matrices_, most / elements);
   };
   bound(limits_.partial, partial_elements_);
+  if (folds_) bound(MostTilesThatFold(config.shape, depth_), tiles);
   for (const Side* side : {&a_, &b_}) {
     if (side->batch_stride != 0) bound(limits_.packed, side->packed_elements(depth_));
   }
@@ -215,7 +218,10 @@ FfmaRounds::FfmaRounds(const Problem& problem, const FfmaConfig& config, FfmaPac
   };
   offset_b_ = packed(a_);
   offset_partial_ = offset_b_ + packed(b_);
-  workspace_bytes_ = offset_partial_ + Aligned(partial_elements_ * matrices_);
+  const int64_t folding = folds_ ? std::min(tiles * matrices_, int64_t{kMostFoldingBlocks}) : 0;
+  workspace_bytes_ =
+      offset_partial_ + Aligned(partial_elements_ * matrices_ +
+                                folding * config.shape.tile_m() * config.shape.tile_n());
 }
 
 size_t FfmaRounds::workspace_bytes() const { return workspace_bytes_; }
@@ -288,6 +294,7 @@ FfmaRound FfmaRounds::Round(int64_t index, const Operands& as_they_are) const {
   round.offset_b = offset_b_;
   round.offset_partial = offset_partial_;
   round.second_pass = partial_elements_ > 0;
+  round.folds = folds_;
   round.cluster = clustered_ ? static_cast<int>(chunks_) : 1;
   FfmaGemm& g = round.gemm;
   g.p = MakeStridedGemm<float>(problem_, operands);
@@ -320,7 +327,8 @@ FfmaRound FfmaRounds::Round(int64_t index, const Operands& as_they_are) const {
   g.chunks = static_cast<int>(chunks_);
   g.work = static_cast<int>(g.p.batch_count * chunks_ * g.tiles_m * g.tiles_n);
   g.chunk_length = static_cast<int>(std::min<int64_t>(chunk_length_, kMaxDepth + 64));
-  g.slice_length = g.chunk_length / config_.shape.slices;
+  g.quarters = folds_ ? kQuarters : 1;
+  g.slice_length = g.chunk_length / (folds_ ? kQuarters : config_.shape.slices);
   g.one = 1;
   g.together = clustered_ ? g.chunks : 1;
   g.partial_pitch = partial_pitch_;

@@ -27,6 +27,7 @@ struct FfmaRound {
   size_t offset_b;  // into it
   size_t offset_partial;
   bool second_pass;
+  bool folds;   // quarters in one block, see ffma_fold.cuh
   int cluster;  // blocks: the chunks of a tile, which then need no second pass; else 1
   FfmaFeed feed_a;
   FfmaFeed feed_b;
@@ -63,6 +64,7 @@ class FfmaRounds {
   bool clustered() const { return clustered_; }
   int64_t chunk_length() const { return chunk_length_; }
   bool second_pass() const { return partial_elements_ > 0; }
+  bool folds() const { return folds_; }
   bool store_16() const;      // of FfmaGemm
   double copy_slots() const;  // what copies by threads add to the time of a tile, over that time
 
@@ -104,6 +106,7 @@ class FfmaRounds {
   int64_t chunk_length_;
   int64_t chunks_;
   bool clustered_;  // chunks meet in clusters
+  bool folds_;      // blocks sum quarters one after the other
   int64_t partial_pitch_;
   int64_t partial_elements_;  // of one matrix's panel
   int64_t matrices_;          // of the batch in one round

@@ -7,7 +7,8 @@
 //
 //   sequential         one sum over all of k.
 //   quarters           k in four quarters: ((q0 + q1) + q2) + q3. For results of so few tiles that
-//                      the device would stand half idle: four warps share a tile.
+//                      the device would stand half idle: four warps share a tile. Where a batch
+//                      fills it all the same, they may be summed in turn.
 //   chunked_quarters   k in chunks, each summed in quarters; the chunks are added in order. For
 //                      results smaller still against a long k: blocks share a tile.
 //   stream_k           the result in tiles of 128 x 256, of which 132 workers sum one each at

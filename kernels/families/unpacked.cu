@@ -9,6 +9,8 @@
 // For batches and for products that are read once or twice, where a trip of A through memory costs
 // more than the slots in which producers transpose it. Blocks stay and take the tiles of all
 // products of a batch in turns: the first stages of the next tile come in while results are stored.
+// Products whose class is quarters are summed a quarter after the other (ffma_fold.cuh), for
+// batches of them.
 //
 // An operand that the copy engine can fetch comes by boxes; one with k contiguous is transposed and
 // one that is not 16-byte aligned is copied by four producer warps, 4 bytes at a time. Beside one
@@ -38,6 +40,8 @@ constexpr FfmaShape kShape = {8, 2, 2, 1, 32, 3, 2};
 // Numbers for the cost model: NVIDIA H200, 2026-11-30.
 constexpr FfmaConfig kConfigs[] = {
     {"unpacked_f32_sm90_128x128x32_s3", NumericsClass::kSequential, kShape, 0.879, 0.775, 14, 14},
+    {"unpacked_f32_sm90_128x128x32_s3_quarters", NumericsClass::kQuarters, kShape, 0.879, 0.775, 62,
+     14},
 };
 constexpr auto kKernelConfigs = ToKernelConfigs(kConfigs);
 
@@ -46,14 +50,16 @@ __global__ void __launch_bounds__(kShape.threads(), kShape.blocks)
     Unpacked(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
              const __grid_constant__ FfmaGemm g) {
   FfmaMultiply<FfmaKernel{kShape, static_cast<FfmaFeed>(kFeedA), static_cast<FfmaFeed>(kFeedB)},
-               FfmaDealtTiles, 208, 48>(g, &map_a, &map_b);
+               FfmaQuarteredTiles, 208, 48>(g, &map_a, &map_b);
 }
 
 // See FfmaRounds for the pairs that have none.
-constexpr FfmaFunctions kFunctions[] = {{{{&Unpacked<0, 0>, nullptr, nullptr},
-                                          {&Unpacked<1, 0>, &Unpacked<1, 1>, &Unpacked<1, 2>},
-                                          {nullptr, &Unpacked<2, 1>, &Unpacked<2, 2>}},
-                                         FfmaPacking::kNone}};
+constexpr FfmaFunctions kByFeed = {{{&Unpacked<0, 0>, nullptr, nullptr},
+                                    {&Unpacked<1, 0>, &Unpacked<1, 1>, &Unpacked<1, 2>},
+                                    {nullptr, &Unpacked<2, 1>, &Unpacked<2, 2>}},
+                                   FfmaPacking::kNone};
+// How a tile is summed is data, so both share their kernels.
+constexpr FfmaFunctions kFunctions[] = {kByFeed, kByFeed};
 
 class Family final : public FfmaFamily {
  public:

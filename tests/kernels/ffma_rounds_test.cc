@@ -160,6 +160,46 @@ TEST_P(FfmaRoundsTest, PackOnlyWhatMustBe) {
   EXPECT_EQ(FfmaRounds(problem, kStreamed, packing()).workspace_bytes(), 0u);
 }
 
+// As a sum that warps share, but by one block, which keeps what the quarters before have in a part
+// of the workspace that is its own.
+TEST(FfmaRounds, SumQuartersInOneBlock) {
+  constexpr FfmaConfig kFolded = {"folded", NumericsClass::kQuarters, {8, 2, 2, 1, 32, 3, 2}, 1, 1};
+  constexpr FfmaConfig kAtOnce = {
+      "at once", NumericsClass::kQuarters, {8, 1, 1, 4, 64, 3, 2}, 1, 1};
+  struct Size {
+    int64_t m, n, k, batch_count;
+  };
+  for (const Size& size : {Size{512, 512, 512, 64}, Size{511, 365, 507, 8}, Size{41, 70, 257, 1},
+                           Size{130, 512, 300, 100000}, Size{1000, 1000, 1000, 4}}) {
+    const Problem problem = DenseProblem(DType::kF32, size.m, size.n, size.k, size.batch_count);
+    ASSERT_TRUE(MayBeSummed(problem, NumericsClass::kQuarters)) << size.m;
+    const FfmaRounds rounds(problem, kFolded, FfmaPacking::kNone);
+    const FfmaRounds at_once(problem, kAtOnce, FfmaPacking::kNone);
+    EXPECT_TRUE(rounds.folds());
+    EXPECT_FALSE(at_once.folds());
+    EXPECT_EQ(rounds.launches(), rounds.count());
+    int64_t matrices = 0;
+    for (int64_t index = 0; index < rounds.count(); ++index) {
+      FfmaRound round = rounds.Round(index, {});
+      FfmaGemm& g = round.gemm;
+      matrices += g.p.batch_count;
+      EXPECT_EQ(g.quarters, kQuarters);
+      EXPECT_EQ(g.slice_length, at_once.Round(0, {}).gemm.slice_length);
+      EXPECT_LT(3 * g.slice_length, g.p.k);
+      EXPECT_GE(4 * g.slice_length, g.p.k);
+      for (int multiprocessors : {1, 78, 132, 200}) {
+        const int blocks = DealTiles(kFolded.shape, multiprocessors, &g);
+        EXPECT_LE(static_cast<size_t>(blocks) * kFolded.shape.tile_m() * kFolded.shape.tile_n() *
+                      sizeof(float),
+                  rounds.workspace_bytes());
+      }
+      EXPECT_LE(g.work, MostTilesThatFold(kFolded.shape, size.k));
+    }
+    EXPECT_EQ(matrices, size.batch_count);
+    EXPECT_EQ(at_once.Round(0, {}).gemm.quarters, 1);
+  }
+}
+
 // There is no kernel that copies A beside a B by boxes.
 TEST(FfmaRounds, CopyBWhereThreadsCopyA) {
   for (int64_t size : {64, 65, 333, 1023, 1024}) {
