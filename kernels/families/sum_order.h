@@ -208,7 +208,7 @@ inline int64_t QuarterChunkLength(const Problem& problem) {
     int64_t m = -1;
     int64_t n = -1;
     int64_t k = -1;
-    int64_t length = 0;
+    int64_t length = 1;
   };
   thread_local Answer last;
   if (last.m != problem.m || last.n != problem.n || last.k != problem.k) {
