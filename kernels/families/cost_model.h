@@ -30,7 +30,7 @@
 
 namespace gemm {
 
-// Fitted by least squares to recorded times, a few set by hand: kernels/stories/choice.md says which.
+// Fitted by least squares to recorded times, a few by hand: kernels/stories/choice.md says which.
 struct TileCost {
   int tile_m = 1;
   int tile_n = 1;

@@ -39,9 +39,9 @@ constexpr KernelConfig kConfigs[] = {
     {"deep_f32_sm90", DType::kF32, NumericsClass::kDealtChunks},
 };
 
-// For the cost model: NVIDIA H200, 2026-11-30, by least squares, but for the first two and the start,
-// which ten products have told since. Fractions are of the memory's rate by its clocks and of the
-// arithmetic peak.
+// For the cost model: NVIDIA H200, 2026-11-30, by least squares, but for the first two and the
+// start, which ten products have told since. Fractions are of the memory's rate by its clocks and
+// of the arithmetic peak.
 constexpr double kMathFraction = 0.73;
 constexpr double kCopiedFraction = 0.56;  // where threads copy
 constexpr double kMemoryFraction = 1.02;  // beside the arithmetic, not before it
