@@ -33,8 +33,7 @@ struct DeepPlace {
         half(thread / 32 % 2),
         way(thread / kThreads) {}
 
-  // Results lie in quads, [i][q][thread], each with its first column last: then a sum and the
-  // column that it is multiplied with lie in different register banks.
+  // Results lie in quads of columns, [i][q][thread].
   __device__ __forceinline__ static int QuadAt(int i, int q) { return (i * 2 + q) * kThreads; }
   __device__ __forceinline__ static void Find(int result, int* row, int* column) {
     const int quad = result / 4;
@@ -42,7 +41,7 @@ struct DeepPlace {
     const int i = quad / kThreads / 2;
     const int q = quad / kThreads % 2;
     *row = i / 4 * 32 + place.tx * 4 + i % 4;
-    *column = place.half * 32 + q * 16 + place.ty * 4 + (result + 1) % 4;
+    *column = place.half * 32 + q * 16 + place.ty * 4 + result % 4;
   }
 };
 
@@ -76,9 +75,16 @@ class DeepSums {
     }
 #pragma unroll
     for (int j = 0; j < DeepPlace::kColumns; ++j) b_[1][j] = 0;
+    // Apart from the ring: a register for each, so that the loop has little else to do.
+    const bool leader = threadIdx.x % 32 == 0;
+    uint32_t full = ring.Full() + ready;
+    uint32_t to_empty = ring.Empty() - full;
+    asm volatile("" : "+r"(to_empty));  // not one of two constants
+    uint32_t parity = ring.parity;
+    int left = kDeepStages;  // in this round of the ring
 #pragma unroll 1
     for (; stages > 0; --stages) {
-      BarrierWait(ring.Full() + ready, ring.parity);
+      BarrierWait(full, parity);
 #pragma unroll
       for (int l = 0; l < kProducts; ++l) {
         Load(l % 2, from_a[l / kLaneGranule] + l % kLaneGranule * kPitch,
@@ -86,14 +92,21 @@ class DeepSums {
         Add((l + 1) % 2);
       }
       __syncwarp();
-      if (threadIdx.x % 32 == 0) BarrierArrive(ring.Empty());
-      const uint32_t back = ring.slot == kDeepStages - 1 ? kDeepStages * kDeepStageBytes : 0;
+      if (leader) BarrierArrive(full + to_empty);
+      uint32_t stage_step = kDeepStageBytes;
+      uint32_t barrier_step = 8;
+      if (--left == 0) {
+        stage_step -= kDeepStages * kDeepStageBytes;
+        barrier_step -= 8 * kDeepStages;
+        left = kDeepStages;
+        parity ^= 1;
+      }
+      full += barrier_step;
 #pragma unroll
       for (int d = 0; d < 2; ++d) {
-        from_a[d] += kDeepStageBytes - back;
-        from_b[d] += kDeepStageBytes - back;
+        from_a[d] += stage_step;
+        from_b[d] += stage_step;
       }
-      ring.GoOn();
     }
     Add(1);
   }
@@ -107,8 +120,8 @@ class DeepSums {
 #pragma unroll
       for (int q = 0; q < 2; ++q) {
         StoreShared4(to + 16 * DeepPlace::QuadAt(i, 0) + 16 * DeepPlace::kThreads * (q ^ flip),
-                     make_float4(sum_[i][4 * q + 1], sum_[i][4 * q + 2], sum_[i][4 * q + 3],
-                                 sum_[i][4 * q]));
+                     make_float4(sum_[i][4 * q], sum_[i][4 * q + 1], sum_[i][4 * q + 2],
+                                 sum_[i][4 * q + 3]));
       }
     }
   }
@@ -119,8 +132,8 @@ class DeepSums {
   static constexpr int kGranuleBytes = kLaneGranule * kPitch;
 
   __device__ __forceinline__ void Load(int to, uint32_t from_a, uint32_t from_b) {
-    LoadQuads<128>(from_a, a_[to]);
     LoadQuads<64>(from_b, b_[to]);
+    LoadQuads<128>(from_a, a_[to]);
   }
   template <int kApart>
   __device__ __forceinline__ static void LoadQuads(uint32_t from, float (&to)[8]) {
