@@ -204,6 +204,9 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
   cases.Add("dense", 100, 100, 37, 140, {.beta = 1, .alignment_bytes = 256});
   cases.Add("dense", 61, 257, 37, 140, {.alpha = 2}, {Fill::kIntegers});
   AddBoxes(cases, 36, 68, 44, 70);
+  // Batches of narrow results whose strips all blocks share out.
+  cases.Add("batch", 18, 70, 257, 66, {.beta = 1});
+  cases.Add("batch", 70, 7, 301, 44, {.transpose_b = true, .padding = 1, .alpha = 2});
   // Short sums: few products that are neighbours in memory, and more columns than a warp has lanes.
   AddTransposes(cases, 21, 135, 3);
   if (!full) return cases.Take();
@@ -299,6 +302,20 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
   cases.Add("lanes", 34, 8457, 520, 1, {.beta = 2});
   cases.Add("lanes", 8457, 33, 515, 2, {.transpose_b = true, .padding = 3, .beta = 1});
   if (dtype == DType::kF32) {
+    // Batches of narrow results whose strips all blocks share out: rows and matrices of every
+    // alignment, one operand for all, k in chunks, and strips that are whole beside one that is
+    // cut.
+    for (const auto [a, b] : kFlagsOfAAndB) {
+      cases.Add("batch", 29, 190, 299, 45, {.transpose_a = a, .transpose_b = b, .beta = 1});
+      cases.Add("batch", 190, 18, 301, 46, {.transpose_a = a, .transpose_b = b, .alpha = 2});
+      cases.Add("batch", 12, 150, 257, 27,
+                {.transpose_a = a, .transpose_b = b, .padding = 3, .beta = -1});
+      cases.Add("batch", 150, 5, 291, 28, {.transpose_a = a, .transpose_b = b});
+    }
+    cases.Add("batch", 1023, 31, 845, 9, {.padding = 1, .broadcast_b = true});
+    cases.Add("batch", 16, 1023, 1301, 7, {.transpose_b = true, .broadcast_b = true, .beta = 1});
+    cases.Add("batch", 8500, 20, 517, 2, {.transpose_a = true, .beta = 1});
+    cases.Add("batch", 32, 256, 512, 40, {.alignment_bytes = 256});
     // Few tiles and long sums, shared by all blocks: of any alignment, and by boxes.
     AddTransposes(cases, 70, 131, 1501);
     for (const auto [a, b] : kFlagsOfAAndB) {

@@ -29,8 +29,9 @@
 // first boxes of the matrix are under way. Up to 8 rows, for a tile of 64 x 64, which `deep`
 // computes where there is an engine, and where none is or matrices of a batch are shifted by
 // different distances, cp.async copies shifted rows, and x an element at a time. One row of a
-// ragged matrix, and a single result, have kernels without a ring (skinny_lines.cu). The same bits
-// either way.
+// ragged matrix, and a single result, have kernels without a ring (skinny_lines.cu); batches whose
+// strips fill the device have blocks that go on from strip to strip (skinny_batch.cu). The same
+// bits either way.
 //
 // Lanes are added by shuffles, warps through shared memory. k is cut into chunks where strips of j
 // do not fill the device, of more than 16 rows also of those strips alone that are left over when
@@ -71,6 +72,7 @@
 #include "kernels/families/launch_records.h"
 #include "kernels/families/pack_rows.h"
 #include "kernels/families/skinny.cuh"
+#include "kernels/families/skinny_batch.h"
 #include "kernels/families/skinny_cost.h"
 #include "kernels/families/skinny_cut.h"
 #include "kernels/families/skinny_lines.h"
@@ -231,7 +233,11 @@ LaunchRecord Record(const Problem& problem, const Operands& operands, const Plan
   g.matrix_row = cut.matrix.line_stride;
   g.matrix_column = cut.matrix.k_stride;
   g.matrix_batch = cut.matrix.batch_stride;
-  if (ByEngine(cut.feed)) {
+  if (cut.kind == SkinnyKind::kBatch) {
+    const auto strip = static_cast<int>(cut.order.strip);
+    record.boxes_matrix[0] = cut.matrix.Boxes(problem, g.matrix, strip, kLaneBlock, 0);
+    g.box_step_matrix = cut.matrix.OneForAll(problem) ? 0 : 1;
+  } else if (ByEngine(cut.feed)) {
     const int rows = kSkinnyRowCounts[cut.rows_index].rows;
     const auto strip = static_cast<int>(cut.order.strip);
     const int step = KernelFor(cut).step;
@@ -276,6 +282,10 @@ LaunchRecord Record(const Problem& problem, const Operands& operands, const Plan
   record.cluster = cut.way == SkinnyWay::kCluster;
   record.second_pass = cut.way == SkinnyWay::kSecondPass;
   record.blocks = static_cast<unsigned>(cut.Blocks());
+  if (cut.kind == SkinnyKind::kBatch) {
+    record.blocks = static_cast<unsigned>(
+        std::min<int64_t>(plan.variant, cut.order.strips * problem.batch_count));
+  }
   record.planes = static_cast<unsigned>(std::min(problem.batch_count, kMaxGridZ));
   // Blocks of one wave do not share multiprocessors, and those that could are kept from it.
   const bool one_wave = int64_t{record.blocks} * record.planes <= plan.variant;
@@ -380,7 +390,10 @@ class Family final : public KernelFamily {
         }
       }
     }
-    if (HasBoxes(device)) GEMM_RETURN_IF_CUDA_ERROR(PrepareTensorMaps());
+    if (HasBoxes(device)) {
+      GEMM_RETURN_IF_CUDA_ERROR(PrepareTensorMaps());
+      GEMM_RETURN_IF_CUDA_ERROR(PrepareSkinnyBatch());
+    }
     GEMM_RETURN_IF_CUDA_ERROR(PreparePackRows());
     GEMM_RETURN_IF_CUDA_ERROR(PrepareSkinnyLines(HasBoxes(device), kLoneSharedBytes));
     return PrepareAddChunks();
@@ -426,6 +439,10 @@ class Family final : public KernelFamily {
           break;
         case SkinnyKind::kLine:
           GEMM_RETURN_IF_CUDA_ERROR(LaunchSkinnyLine(g, record.planes, kLoneSharedBytes, stream));
+          break;
+        case SkinnyKind::kBatch:
+          GEMM_RETURN_IF_CUDA_ERROR(
+              LaunchSkinnyBatch(g, record.boxes_matrix[0], record.blocks, stream));
           break;
         case SkinnyKind::kStrips:
           GEMM_RETURN_IF_CUDA_ERROR(LaunchStrips(record, stream));

@@ -39,6 +39,13 @@ constexpr double kChunkSeconds = 0.038e-6;  // of it, each chunk of the first
 constexpr int64_t kMostChunksOneByOne = 64;
 constexpr double kPartialBytesPerSecond = 1.9e12;
 
+// Persistent blocks that share out a batch. Up to 16 rows, copies and arithmetic add up.
+constexpr double kBatchStartSeconds = 3e-6;
+constexpr double kBatchStripSeconds = 2.8e-6;  // beginning and ending one
+constexpr double kBatchFewStripSeconds = 0.8e-6;
+constexpr double kBatchMathFraction = 0.495;
+constexpr double kBatchFewMathFraction = 0.74;
+
 double MathFraction(const SkinnyCut& cut, int rows) {
   const bool few = rows <= 16;
   const bool narrow = cut.order.strip == kNarrowStrip;
@@ -73,9 +80,26 @@ double SecondPassSeconds(const SkinnyCut& cut) {
          2.0 * sizeof(float) * static_cast<double>(cut.partial_elements) / kPartialBytesPerSecond;
 }
 
+double BatchSeconds(const Problem& problem, const DeviceInfo& device, const SkinnyCut& cut) {
+  const double multiprocessors = std::max(1, device.multiprocessors);
+  const double bandwidth = std::max(1.0, device.memory_bytes_per_second) / multiprocessors;
+  const double rate = std::max(1.0, device.f32_flops_per_second) / multiprocessors;
+  const bool few = cut.rows <= 16;
+  const auto strip = static_cast<double>(cut.order.strip);
+  const double strips =
+      std::ceil(static_cast<double>(cut.order.strips * problem.batch_count) / multiprocessors);
+  const double flops = 2 * static_cast<double>(TilesOf(cut.rows, 4) * 4) * strip;
+  const double product_seconds =
+      few ? flops / (kBatchFewMathFraction * rate) + sizeof(float) * strip / bandwidth
+          : flops / (kBatchMathFraction * rate);
+  return kBatchStartSeconds + strips * ((few ? kBatchFewStripSeconds : kBatchStripSeconds) +
+                                        static_cast<double>(problem.k) * product_seconds);
+}
+
 }  // namespace
 
 double SkinnySeconds(const Problem& problem, const DeviceInfo& device, const SkinnyCut& cut) {
+  if (cut.kind == SkinnyKind::kBatch) return BatchSeconds(problem, device, cut);
   const double multiprocessors = std::max(1, device.multiprocessors);
   const double bandwidth = std::max(1.0, device.memory_bytes_per_second);
   const auto batch = static_cast<double>(problem.batch_count);

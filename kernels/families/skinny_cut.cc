@@ -39,6 +39,27 @@ int RowsIndex(const Problem& problem, const SkinnyCut& cut, SkinnyFeed feed) {
   return index;
 }
 
+// Whether persistent blocks share out the strips of all matrices: where these fill the device.
+// Where strides are aligned, kernels that read 16 bytes at a time serve better, but for long sums
+// of a matrix with the lines contiguous. A plan does not know where operands begin, so that does
+// not count.
+bool SharesOut(const Problem& problem, const SkinnyCut& cut) {
+  constexpr int64_t kMost = (int64_t{1} << 31) - 1;
+  constexpr int64_t kLong = 384;
+  if (problem.batch_count == 1 || cut.rows <= kMostCopied || cut.rows > kMostBatchRows) {
+    return false;
+  }
+  const SkinnyOperand& matrix = cut.matrix;
+  if (!ReadsAB(problem) || !matrix.Countable(problem) || problem.k > kMost - kLaneRound) {
+    return false;
+  }
+  const int64_t stride = matrix.along ? matrix.line_stride : matrix.k_stride;
+  const bool aligned = stride % 4 == 0 && matrix.batch_stride % 4 == 0;
+  if (aligned && (matrix.along || problem.k < kLong)) return false;
+  const int64_t strips = TilesOf(cut.length, SkinnyStrip(cut.rows));
+  return strips <= kMost / problem.batch_count && strips * problem.batch_count >= kFewBlocks;
+}
+
 // Settles the feed, with the kernel's rows and whether x is packed.
 void ChooseFeed(const Problem& problem, bool boxes, SkinnyCut* cut) {
   const auto take = [&problem, cut](SkinnyFeed feed) {
@@ -96,13 +117,12 @@ SkinnyOperand::SkinnyOperand(const Problem& problem, bool of_a, int64_t line_cou
                (problem.batch_count == 1 || batch_stride % 4 == 0);
 }
 
-bool SkinnyOperand::Quarterable(const Problem& problem) const {
+bool SkinnyOperand::Countable(const Problem& problem) const {
   constexpr int64_t kMost = (int64_t{1} << 31) - 1;
   constexpr int64_t kMostStride = (int64_t{1} << 36) - 1;  // elements
-  return (along ? k_stride : line_stride) == 1 &&
-         (problem.batch_count == 1 || batch_stride % 4 == 0) && lines <= kMost &&
-         problem.k <= kMost && problem.batch_count <= kMost &&
-         std::max(line_stride, k_stride) <= kMostStride && batch_stride <= kMostStride;
+  return (along ? k_stride : line_stride) == 1 && lines <= kMost && problem.k <= kMost &&
+         problem.batch_count <= kMost && std::max(line_stride, k_stride) <= kMostStride &&
+         batch_stride <= kMostStride;
 }
 
 SkinnyOperand SkinnyOperand::Packed(const Problem& problem) const {
@@ -166,6 +186,12 @@ SkinnyCut CutSkinny(const Problem& problem, bool clusters, bool boxes, bool a_16
       .packs_x = false,
       .packed_elements = 0,
   };
+  if (boxes && SharesOut(problem, cut)) {
+    cut.kind = SkinnyKind::kBatch;
+    cut.order.strip = SkinnyStrip(rows);
+    cut.order.strips = TilesOf(length, cut.order.strip);
+    return cut;
+  }
   ChooseFeed(problem, boxes, &cut);
   if (rows == 1 && length == 1) {
     cut.kind = SkinnyKind::kDot;

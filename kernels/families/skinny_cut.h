@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <iterator>
 
+#include "kernels/families/skinny_batch.h"
 #include "kernels/families/skinny_gemm.h"
 #include "kernels/families/skinny_lines.h"
 #include "kernels/families/sum_order.h"
@@ -74,9 +75,12 @@ struct SkinnyOperand {
   // contiguous.
   SkinnyOperand(const Problem& problem, bool of_a, int64_t line_count, bool few, bool base_16);
 
-  // Whether the copy engine can count it where rows begin anywhere, as each fourth row; and where
-  // they are aligned.
-  bool Quarterable(const Problem& problem) const;
+  // Whether the copy engine can count it where rows and matrices begin anywhere, as each fourth row
+  // of each fourth matrix; where rows do, as each fourth row; and where all are aligned.
+  bool Countable(const Problem& problem) const;
+  bool Quarterable(const Problem& problem) const {
+    return Countable(problem) && (problem.batch_count == 1 || batch_stride % 4 == 0);
+  }
   bool Boxable(const Problem& problem) const { return aligned_16 && Quarterable(problem); }
 
   bool OneForAll(const Problem& problem) const {
@@ -97,8 +101,8 @@ struct SkinnyOperand {
 
 enum class SkinnyWay { kOneByOne, kCluster, kSecondPass };
 
-// Kernels of strips, or those of skinny_lines.h.
-enum class SkinnyKind { kStrips, kDot, kLine };
+// Kernels of strips, those of skinny_lines.h, or that of skinny_batch.h.
+enum class SkinnyKind { kStrips, kDot, kLine, kBatch };
 
 // Which operand is x, how its steps come, and how the launch is cut.
 struct SkinnyCut {

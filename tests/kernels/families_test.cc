@@ -17,6 +17,7 @@
 #include "kernels/families/dense_choice.h"
 #include "kernels/families/outer_tiles.h"
 #include "kernels/families/simt_family.h"
+#include "kernels/families/skinny_cut.h"
 #include "kernels/families/sum_order.h"
 #include "kernels/registry.h"
 #include "kernels/select.h"
@@ -255,6 +256,37 @@ TEST(Families, KeepRoomToPackANarrowOperand) {
   const Problem few = DenseProblem(DType::kF32, 8, 8192, 260);
   EXPECT_EQ(plan(few, 4).launches, 1);
   EXPECT_EQ(plan(few, 4).workspace_bytes, size_t{4} * 8 * 260);
+}
+
+// Strips of ragged matrices are shared out among persistent blocks where they fill the device, and
+// no plan depends on where operands begin, which it does not know.
+TEST(Families, ShareOutTheStripsOfRaggedBatches) {
+  const auto shares = [](const Problem& problem, bool boxes = true) {
+    std::set<bool> found;
+    for (const int bases : {0, 1, 2, 3}) {
+      const SkinnyCut cut = CutSkinny(problem, false, boxes, bases % 2 != 0, bases / 2 != 0);
+      found.insert(cut.kind == SkinnyKind::kBatch);
+    }
+    EXPECT_EQ(found.size(), 1u);
+    return *found.begin();
+  };
+  const Problem ragged = DenseProblem(DType::kF32, 1023, 29, 845, 30);
+  EXPECT_TRUE(shares(ragged));
+  EXPECT_TRUE(shares(DenseProblem(DType::kF32, 12, 787, 709, 55)));
+  EXPECT_FALSE(shares(ragged, false));
+  // Too few strips, one product, too many rows, or so few that copies are faster.
+  EXPECT_FALSE(shares(DenseProblem(DType::kF32, 1023, 29, 845, 8)));
+  EXPECT_FALSE(shares(DenseProblem(DType::kF32, 9001, 29, 845, 1)));
+  EXPECT_FALSE(shares(DenseProblem(DType::kF32, 1023, 33, 845, 30)));
+  EXPECT_FALSE(shares(DenseProblem(DType::kF32, 1023, 4, 845, 30)));
+  // Aligned rows, with k contiguous or not.
+  EXPECT_FALSE(shares(DenseProblem(DType::kF32, 1024, 32, 1024, 30)));
+  EXPECT_TRUE(shares(DenseProblem(DType::kF32, 12, 788, 708, 55)));
+  EXPECT_FALSE(shares(DenseProblem(DType::kF32, 12, 788, 260, 55)));
+  // Nothing to sum.
+  Problem scaled = ragged;
+  scaled.alpha = 0;
+  EXPECT_FALSE(shares(scaled));
 }
 
 TEST(StridedGemm, TurnsTransposesIntoStrides) {

@@ -293,13 +293,27 @@ TEST_F(GpuTest, KernelsSumAsTheirClassDefines) {
 
 // Bits do not depend on the company: a batch in one launch and each product alone.
 TEST_F(GpuTest, BatchesHaveTheBitsOfTheirProducts) {
-  const int64_t shapes[][3] = {
-      {64, 64, 65536}, {2, 130, 9000}, {5, 4096, 256}, {200, 100, 600}, {300, 600, 700}};
-  for (const auto& shape : shapes) {
-    constexpr int64_t kBatch = 19;  // 64 x 64 x 65536 goes in rounds of 16
-    Problem batch = DenseProblem(DType::kF32, shape[0], shape[1], shape[2], kBatch);
+  struct Shape {
+    int64_t m, n, k, count;
+    bool transposed;
+  };
+  constexpr Shape kShapes[] = {
+      {64, 64, 65536, 19, false},  // in rounds of 16
+      {2, 130, 9000, 19, false},  {5, 4096, 256, 19, false},  {200, 100, 600, 19, false},
+      {300, 600, 700, 19, false}, {29, 1023, 845, 18, false}, {29, 1023, 845, 17, true},
+      {1023, 31, 339, 16, false}, {1023, 31, 339, 15, true},  {12, 301, 1101, 18, false},
+      {301, 9, 1101, 19, true},   {20, 8500, 517, 3, true}};
+  for (const Shape& shape : kShapes) {
+    const auto of_shape = [&shape](int64_t count) {
+      Problem problem = DenseProblem(DType::kF32, shape.m, shape.n, shape.k, count);
+      problem.a.transposed = problem.b.transposed = shape.transposed;
+      problem.a.ld = StoredA(problem).columns;
+      problem.b.ld = StoredB(problem).columns;
+      return problem;
+    };
+    Problem batch = of_shape(shape.count);
     batch.a.batch_stride = 0;
-    const Problem one = DenseProblem(DType::kF32, shape[0], shape[1], shape[2]);
+    const Problem one = of_shape(1);
     const CaseData<float> data = MakeCaseData<float>({"batch", batch, Fill::kReals}, 11);
     DeviceBuffer a;
     DeviceBuffer b;
@@ -311,15 +325,16 @@ TEST_F(GpuTest, BatchesHaveTheBitsOfTheirProducts) {
     const size_t a_bytes = static_cast<size_t>(batch.m * batch.k) * sizeof(float);
     const size_t b_bytes = static_cast<size_t>(batch.k * batch.n) * sizeof(float);
     ASSERT_CUDA(a.Create(a_bytes));
-    ASSERT_CUDA(b.Create(b_bytes * kBatch));
-    ASSERT_CUDA(d.Create(result_bytes * kBatch));
+    ASSERT_CUDA(b.Create(b_bytes * shape.count));
+    ASSERT_CUDA(d.Create(result_bytes * shape.count));
     ASSERT_CUDA(alone.Create(result_bytes));
     ASSERT_CUDA(cudaMemcpy(a.data(), data.a.data(), a_bytes, cudaMemcpyHostToDevice));
-    ASSERT_CUDA(cudaMemcpy(b.data(), data.b.data(), b_bytes * kBatch, cudaMemcpyHostToDevice));
+    ASSERT_CUDA(cudaMemcpy(b.data(), data.b.data(), b_bytes * shape.count, cudaMemcpyHostToDevice));
     ASSERT_CUDA(cudaDeviceSynchronize());
     const Operands batch_operands{a.data(), b.data(), nullptr, d.data()};
-    const Operands one_operands{a.data(), static_cast<char*>(b.data()) + b_bytes * (kBatch - 1),
-                                nullptr, alone.data()};
+    const Operands one_operands{a.data(),
+                                static_cast<char*>(b.data()) + b_bytes * (shape.count - 1), nullptr,
+                                alone.data()};
     for (const KernelFamily* family : Families()) {
       ASSERT_CUDA(family->Prepare(device_));
       for (size_t config = 0; config < family->configs().size(); ++config) {
@@ -336,7 +351,7 @@ TEST_F(GpuTest, BatchesHaveTheBitsOfTheirProducts) {
         std::vector<char> last(result_bytes);
         std::vector<char> result(result_bytes);
         ASSERT_CUDA(cudaMemcpy(last.data(),
-                               static_cast<char*>(d.data()) + result_bytes * (kBatch - 1),
+                               static_cast<char*>(d.data()) + result_bytes * (shape.count - 1),
                                result_bytes, cudaMemcpyDeviceToHost));
         ASSERT_CUDA(cudaMemcpy(result.data(), alone.data(), result_bytes, cudaMemcpyDeviceToHost));
         EXPECT_EQ(last, result) << kernel.get().name;
