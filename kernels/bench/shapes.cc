@@ -338,6 +338,16 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
     AddBoxes(cases, 44, 60, 260, 280);
     cases.Add("quarters", 67, 130, 301, 140, {.transpose_a = true, .padding = 1, .beta = 1});
     cases.Add("quarters", 67, 129, 389, 140, {.alpha = 2});
+    // A last column of tiles as wide as narrow ones may be, and one more.
+    cases.Add("narrow", 130, 528, 262, 2, {.padding = 1, .alpha = 2, .beta = -1});
+    cases.Add("narrow", 130, 529, 1030, 1, {.transpose_b = true});
+    // Rows of one operand aligned, with whatever of the other.
+    for (const auto [a, b] : kFlagsOfAAndB) {
+      cases.Add("long", 140, 264, 301, 2,
+                {.transpose_a = a, .transpose_b = b, .beta = 1, .alignment_bytes = 256});
+      cases.Add("long", 68, 600, 1501, 2,
+                {.transpose_a = a, .transpose_b = b, .padding = 4, .alignment_bytes = 16});
+    }
     AddRows(cases, 130, 514, 134);
     AddRows(cases, 129, 131, 517);
     // Tiles that are cut along k: fewer than a wave, one more than a wave, and few behind a

@@ -40,6 +40,8 @@ constexpr double kResultFraction = 2;
 constexpr double kEarlySeconds = 0.8e-6;
 // Of what copies by threads were thought to cost when it was settled where they pay.
 constexpr double kCopyFraction = 0.9;
+// Of another tile's time: a narrow one's.
+constexpr double kNarrowFraction = 0.35;
 
 // A multiprocessor's whole tiles, two at a time, and its shares of the cut ones.
 double ModelPairs(const Problem& problem, const DeviceInfo& device, const TileCost& cost,
@@ -75,6 +77,16 @@ std::string FfmaFamily::WhyNot(const Problem& problem, const DeviceInfo& device,
   }
   if (!FfmaRounds::Fits(problem, ffma)) {
     return "one matrix has more than 2^30 tiles, or k is more than 2^31 - 1024";
+  }
+  const FfmaFunctions& functions = functions_[config];
+  if (functions.packing == FfmaPacking::kRefused) {
+    const FfmaRounds rounds(problem, ffma, functions.packing);
+    const auto feed_a = static_cast<int>(rounds.feed_a());
+    const auto feed_b = static_cast<int>(rounds.feed_b());
+    if (functions.by_feed[feed_a][feed_b] == nullptr) {
+      return "needs its short side's operand with k contiguous, and 16-byte aligned rows of the "
+             "other one with k not contiguous";
+    }
   }
   return {};
 }
@@ -114,7 +126,8 @@ double FfmaFamily::ModelSeconds(const Problem& problem, const DeviceInfo& device
                       .lone_fraction = ffma.lone_fraction / slower,
                       .begin = ffma.begin + (rounds.store_16() ? 0 : stores * ffma.ragged),
                       .result_fraction = ffma.shape.slices > 1 ? 1 : kResultFraction,
-                      .together = ffma.shape.blocks};
+                      .together = ffma.shape.blocks,
+                      .last_column = rounds.narrow_last() ? kNarrowFraction : 1};
   if (stream_k && ReadsAB(problem)) {
     // A worker's whole tiles and its share of the cut ones, whose sums it begins and ends too.
     const StreamKOrder order(problem);

@@ -41,6 +41,7 @@ enum class FfmaPacking : uint8_t {
   kAll,
   kWherePays,  // those whose copies by threads would take longer
   kNone,
+  kRefused,  // none: products that have no kernel without are another configuration's
 };
 
 // A configuration's kernels by the feeds of A and B; null where there is none.

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "kernels/families/divisor.h"
 #include "kernels/families/strided_gemm.h"
 
 namespace gemm {
@@ -20,6 +21,7 @@ inline constexpr int kFfmaFeeds = 3;
 
 inline constexpr int kFfmaProducers = 128;
 inline constexpr int kFfmaUnroll = 8;      // k-steps of the loop's body
+inline constexpr int kFfmaTileGroup = 8;   // tile rows that are gone through together
 inline constexpr int kMostCutTiles = 132;  // of tiles whose parts are blocks of their own
 
 // How the results are shared out; see ffma_multiply.cuh.
@@ -43,6 +45,9 @@ struct FfmaShape {
   constexpr int consumer_warps() const { return warps_m * warps_n * slices; }
   constexpr int threads() const { return 32 * consumer_warps() + kFfmaProducers; }
   constexpr int slice_depth() const { return depth / slices; }
+  // Whether there is a loop for tiles of which D has no more columns than a thread's first four.
+  constexpr bool narrows() const { return slices > 1 && columns == 16; }
+  constexpr int narrow_columns() const { return narrows() ? 4 * lane_columns() : 0; }
 };
 
 // A shape and how its operands come: what is compiled.
@@ -97,8 +102,14 @@ struct FfmaGemm {
   bool store_whole;  // and C is not read
   int tiles_m;
   int tiles_n;
+  bool narrow_last;  // the last column of tiles is narrow, and comes after all others
   int chunks;
   int together;  // chunks of a tile that follow each other, all or one
+  Divisor by_together;
+  Divisor by_chunks;
+  Divisor by_tiles;        // of a matrix
+  Divisor by_group;        // tiles in a group of tile rows, see ffma_pieces.cuh
+  Divisor by_last_height;  // tile rows of the last group
   // batch_count * chunks * tiles; of stream_k only whole tiles, of stream_k_quarters their parts
   // too.
   int work;

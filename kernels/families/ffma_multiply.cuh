@@ -154,18 +154,18 @@ __device__ __forceinline__ void FfmaProduce(const FfmaGemm& g, const Pieces& pie
 // Sums a piece of work of `length` products. Every stage is waited for and handed back, but a
 // slice's last ones may be partly or wholly empty. Products that do not exist must not be added as
 // 0 * 0: that would turn a sum of -0 into +0, and the bits would differ from those of other
-// kernels.
-template <FfmaKernel kKernel, typename Pieces, typename Ring>
+// kernels. Of a narrow piece a thread has its first kColumns columns alone.
+template <FfmaKernel kKernel, typename Pieces, typename Ring, int kColumns>
 __device__ __forceinline__ void FfmaSum(const FfmaGemm& g, const Pieces& pieces, int i, int slice,
                                         uint32_t offset_a, uint32_t offset_b, Ring* ring,
-                                        float (&sum)[kKernel.shape.rows][kKernel.shape.columns]) {
+                                        float (&sum)[kKernel.shape.rows][kColumns]) {
   using Layout = FfmaLayout<kKernel>;
   constexpr int kSlices = kKernel.shape.slices;
   constexpr int kSteps = Layout::kSteps;
 #pragma unroll
   for (int r = 0; r < Layout::kRows; ++r) {
 #pragma unroll
-    for (int j = 0; j < Layout::kColumns; ++j) sum[r][j] = 0;
+    for (int j = 0; j < kColumns; ++j) sum[r][j] = 0;
   }
   // Gives the stage to the producers, once the warp's loads from it have been issued.
   const auto hand_back = [&] {
@@ -173,7 +173,7 @@ __device__ __forceinline__ void FfmaSum(const FfmaGemm& g, const Pieces& pieces,
     if (ElectOne()) BarrierArrive(ring->Empty());
   };
   float a[2][Layout::kRows];
-  float b[2][Layout::kColumns];
+  float b[2][kColumns];
   const FfmaDepth depth = FfmaDepth::Of<kSlices, Layout::kSliceDepth>(pieces.At(g, i), slice);
   if (depth.stages > 0) {
     BarrierWait(ring->Full(), ring->parity);
@@ -221,7 +221,7 @@ __device__ __forceinline__ void FfmaSum(const FfmaGemm& g, const Pieces& pieces,
   // Where warps share tiles, operands of the next k-step come in while this one is computed, but
   // for 8 x 16 results: ptxas would place the operands of the main loop such that it takes 2 %
   // longer.
-  if constexpr (kSlices > 1 && Layout::kColumns < 16) {
+  if constexpr (kSlices > 1 && kColumns < 16) {
 #pragma unroll 1
     for (int l = 0; l < rest.tail; l += 2) {
       load(min(l + 1, rest.tail - 1), 1);
@@ -262,8 +262,13 @@ __device__ __forceinline__ void FfmaMultiply(const FfmaGemm& g, const CUtensorMa
     auto* piece = reinterpret_cast<FfmaPiece*>(shared_raw + Layout::kRingBytes);
     pieces.piece = piece;
     if (threadIdx.x == 0) *piece = Pieces::OfBlock(g);
+    if (threadIdx.x == 32 * Layout::kConsumers) {
+      if constexpr (Layout::kBoxA) PrefetchMap(map_a);
+      if constexpr (Layout::kBoxB) PrefetchMap(map_b);
+    }
   }
-  if (threadIdx.x == 0) {
+  // By another warp, at the same time.
+  if (threadIdx.x == (kOnePiece ? 32 : 0)) {
     constexpr int kArrivals = (Layout::kBoxA || Layout::kBoxB ? 1 : 0) +
                               (Layout::kBoxA && Layout::kBoxB ? 0 : kFfmaProducers);
     auto each = ring;
@@ -293,7 +298,17 @@ __device__ __forceinline__ void FfmaMultiply(const FfmaGemm& g, const CUtensorMa
   const int count = pieces.Count(g);
   for (int i = 0; i < count; ++i) {
     float sum[Layout::kRows][Layout::kColumns];
-    FfmaSum<kKernel>(g, pieces, i, place.slice, offset_a, offset_b, &ring, sum);
+    if (Layout::kNarrows && pieces.At(g, i).narrow) {
+      float first[Layout::kRows][4];
+      FfmaSum<kKernel>(g, pieces, i, place.slice, offset_a, offset_b, &ring, first);
+#pragma unroll
+      for (int r = 0; r < Layout::kRows; ++r) {
+#pragma unroll
+        for (int j = 0; j < Layout::kColumns; ++j) sum[r][j] = j < 4 ? first[r][j] : 0;
+      }
+    } else {
+      FfmaSum<kKernel>(g, pieces, i, place.slice, offset_a, offset_b, &ring, sum);
+    }
     if constexpr (std::is_same_v<Pieces, FfmaQuarteredTiles>) {
       if (g.quarters > 1) {
         const int quarter = pieces.QuarterOf(g, i);

@@ -6,6 +6,7 @@
 
 #include <cuda_runtime.h>
 
+#include "kernels/families/divisor.cuh"
 #include "kernels/families/ffma_gemm.h"
 
 namespace gemm {
@@ -18,29 +19,53 @@ struct FfmaPiece {
   int begin;
   int length;
   int slice_length;  // products that a warp of those that share the tile sums
+  bool narrow;       // of FfmaShape's narrow columns
   int64_t part;      // where in `partial` the sums go; -1: they are results
 };
 
+// As the host knows it, where a block begins with it and everything waits. In loops over tiles
+// ptxas would keep what that takes in registers: 5 instructions more in the loop that multiplies.
+template <bool kOnePiece>
+__device__ __forceinline__ int FfmaQuotient(int dividend, int divisor, Divisor by) {
+  return kOnePiece ? Quotient(dividend, by) : dividend / divisor;
+}
+
 // Tiles are counted along m in groups of 8 tile rows, so that tiles that run at the same time share
-// rows of A and columns of B in the L2 cache. As StreamKOrder::TileAt.
+// rows of A and columns of B in the L2 cache. As StreamKOrder::TileAt, but that narrow tiles come
+// last: they find places when others are done.
+template <bool kOnePiece = false>
 __device__ __forceinline__ void FfmaTileAt(const FfmaGemm& g, int index, FfmaPiece* piece) {
-  constexpr int kGroup = 8;
-  const int in_group = kGroup * g.tiles_n;
-  const int group = index / in_group;
+  int tiles_n = g.tiles_n;
+  piece->narrow = false;
+  if constexpr (kOnePiece) {
+    if (g.narrow_last) --tiles_n;
+    piece->narrow = index >= g.tiles_m * tiles_n;
+    if (piece->narrow) {
+      piece->tile_m = index - g.tiles_m * tiles_n;
+      piece->tile_n = tiles_n;
+      return;
+    }
+  }
+  const int in_group = kFfmaTileGroup * tiles_n;
+  const int group = FfmaQuotient<kOnePiece>(index, in_group, g.by_group);
   index -= group * in_group;
-  const int height = min(kGroup, g.tiles_m - group * kGroup);
-  piece->tile_n = index / height;
-  piece->tile_m = group * kGroup + index - piece->tile_n * height;
+  const int height = min(kFfmaTileGroup, g.tiles_m - group * kFfmaTileGroup);
+  piece->tile_n = height == kFfmaTileGroup && kOnePiece
+                      ? index / kFfmaTileGroup
+                      : FfmaQuotient<kOnePiece>(index, height, g.by_last_height);
+  piece->tile_m = group * kFfmaTileGroup + index - piece->tile_n * height;
 }
 
 // The chunks of a tile are a cluster, or come after those before them of all tiles.
+template <bool kOnePiece = false>
 __device__ __forceinline__ FfmaPiece FfmaChunkAt(const FfmaGemm& g, int index) {
   FfmaPiece piece;
   const int tiles = g.tiles_m * g.tiles_n;
-  const int in_cluster = index % g.together;
-  const int matrix = index / g.together / tiles;
-  FfmaTileAt(g, index / g.together - matrix * tiles, &piece);
-  const int batch = matrix * g.together / g.chunks;
+  const int tile = FfmaQuotient<kOnePiece>(index, g.together, g.by_together);
+  const int in_cluster = index - tile * g.together;
+  const int matrix = FfmaQuotient<kOnePiece>(tile, tiles, g.by_tiles);
+  FfmaTileAt<kOnePiece>(g, tile - matrix * tiles, &piece);
+  const int batch = FfmaQuotient<kOnePiece>(matrix * g.together, g.chunks, g.by_chunks);
   const int chunk = matrix * g.together - batch * g.chunks + in_cluster;
   piece.batch = batch;
   piece.begin = chunk * g.chunk_length;
@@ -182,7 +207,7 @@ __device__ __forceinline__ FfmaPiece FfmaCutAt(const FfmaGemm& g, int index) {
 struct FfmaOnePiece {
   __device__ __forceinline__ static FfmaPiece OfBlock(const FfmaGemm& g) {
     const int index = static_cast<int>(blockIdx.x);
-    return g.sharers > 0 ? FfmaCutAt(g, index) : FfmaChunkAt(g, index);
+    return g.sharers > 0 ? FfmaCutAt(g, index) : FfmaChunkAt<true>(g, index);
   }
 };
 

@@ -179,7 +179,7 @@ FfmaRounds::FfmaRounds(const Problem& problem, const FfmaConfig& config, FfmaPac
     if (b_.feed != FfmaFeed::kBoxes) b_ = Packed(b_, config.shape.tile_n());
   } else if (packing == FfmaPacking::kWherePays) {
     PackWhatPays();
-  } else {
+  } else if (packing == FfmaPacking::kNone) {
     // Boxes beside copies by threads are compiled only for a B beside an A that these transpose.
     if (a_.feed == FfmaFeed::kBoxes && b_.feed != FfmaFeed::kBoxes) a_.feed = FfmaFeed::kCopying;
     if (b_.feed == FfmaFeed::kBoxes && a_.feed == FfmaFeed::kCopying) b_.feed = FfmaFeed::kCopying;
@@ -246,6 +246,13 @@ double FfmaRounds::packed_elements() const {
 bool FfmaRounds::store_16() const {
   return !turned_ && Aligned16(problem_.d, problem_.batch_count) &&
          (!ReadsC(problem_) || Aligned16(problem_.c, problem_.batch_count));
+}
+
+// Cuts are of tiles in another order; panels have whole tiles but for the last.
+bool FfmaRounds::narrow_last() const {
+  const int64_t left = problem_.n % config_.shape.tile_n();
+  return !Cuts(config_.numerics) && panels_n_ == 1 && problem_.n > left && left > 0 &&
+         left <= config_.shape.narrow_columns();
 }
 
 double FfmaRounds::partial_elements() const {
@@ -324,6 +331,7 @@ FfmaRound FfmaRounds::Round(int64_t index, const Operands& as_they_are) const {
   g.store_whole = g.store_16 && !ReadsC(problem_);
   g.tiles_m = static_cast<int>(TilesOf(g.p.m, config_.shape.tile_m()));
   g.tiles_n = static_cast<int>(TilesOf(g.p.n, config_.shape.tile_n()));
+  g.narrow_last = narrow_last();
   g.chunks = static_cast<int>(chunks_);
   g.work = static_cast<int>(g.p.batch_count * chunks_ * g.tiles_m * g.tiles_n);
   g.chunk_length = static_cast<int>(std::min<int64_t>(chunk_length_, kMaxDepth + 64));
@@ -331,6 +339,12 @@ FfmaRound FfmaRounds::Round(int64_t index, const Operands& as_they_are) const {
   g.slice_length = g.chunk_length / (folds_ ? kQuarters : config_.shape.slices);
   g.one = 1;
   g.together = clustered_ ? g.chunks : 1;
+  g.by_together = DivisorOf(g.together);
+  g.by_chunks = DivisorOf(g.chunks);
+  g.by_tiles = DivisorOf(int64_t{g.tiles_m} * g.tiles_n);
+  g.by_group = DivisorOf(int64_t{kFfmaTileGroup} * (g.tiles_n - (g.narrow_last ? 1 : 0)));
+  g.by_last_height =
+      DivisorOf(g.tiles_m % kFfmaTileGroup != 0 ? g.tiles_m % kFfmaTileGroup : kFfmaTileGroup);
   g.partial_pitch = partial_pitch_;
   if (Cuts(config_.numerics)) {
     g.whole_tiles = g.tiles_m * g.tiles_n;  // of empty sums

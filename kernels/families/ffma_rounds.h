@@ -63,6 +63,9 @@ class FfmaRounds {
   int64_t chunks() const { return chunks_; }
   bool clustered() const { return clustered_; }
   int64_t chunk_length() const { return chunk_length_; }
+  FfmaFeed feed_a() const { return a_.feed; }
+  FfmaFeed feed_b() const { return b_.feed; }
+  bool narrow_last() const;  // of FfmaGemm
   bool second_pass() const { return partial_elements_ > 0; }
   bool folds() const { return folds_; }
   bool store_16() const;      // of FfmaGemm

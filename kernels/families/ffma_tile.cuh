@@ -20,6 +20,7 @@ struct FfmaLayout {
   static constexpr int kRows = kShape.rows;
   static constexpr int kColumns = kShape.columns;
   static constexpr int kLaneColumns = kShape.lane_columns();
+  static constexpr bool kNarrows = kShape.narrows();
   static constexpr int kTileWarps = kShape.warps_m * kShape.warps_n;
   static constexpr int kConsumers = kShape.consumer_warps();
   static constexpr int kDepth = kKernel.depth();
@@ -77,11 +78,10 @@ struct FfmaPlace {
   }
 };
 
-// One k-step's operands of a thread.
-template <FfmaKernel kKernel>
-__device__ __forceinline__ void FfmaLoad(float (&a)[kKernel.shape.rows],
-                                         float (&b)[kKernel.shape.columns], uint32_t from_a,
-                                         uint32_t from_b) {
+// One k-step's operands of a thread, for its first kColumns columns.
+template <FfmaKernel kKernel, int kColumns>
+__device__ __forceinline__ void FfmaLoad(float (&a)[kKernel.shape.rows], float (&b)[kColumns],
+                                         uint32_t from_a, uint32_t from_b) {
   using Layout = FfmaLayout<kKernel>;
 #pragma unroll
   for (int q = 0; q < Layout::kRows / 4; ++q) {
@@ -92,7 +92,7 @@ __device__ __forceinline__ void FfmaLoad(float (&a)[kKernel.shape.rows],
     a[4 * q + 3] = v.w;
   }
 #pragma unroll
-  for (int q = 0; q < Layout::kColumns / 4; ++q) {
+  for (int q = 0; q < kColumns / 4; ++q) {
     const float4 v = LoadShared4(from_b + q * Layout::kColumnGroup * 4);
     b[4 * q] = v.x;
     b[4 * q + 1] = v.y;

@@ -10,14 +10,21 @@
 //   32 x 64   8 x 8              3                         2 of 24 to 26, or 4 of 12 to 13
 //   96 x 48   12 x 12            2                         2 of 36 to 38, or 4 of 18 to 19
 //   48 x 96   12 x 12            2                         2 of 36 to 38, or 4 of 18 to 19
+//   32 x 128  8 x 16             2                         2 of 41
+//   128 x 32  8 x 16             2                         4 of 21
 //
 // Tiles of all sizes give the same bits. The larger ones take less of shared memory's time for each
 // product (12 x 12: 24 bytes a multiply-add of a warp's, 8 x 8: 32); which is fastest depends on
 // what of the last round of tiles is empty: at 896 cubed 64 x 64 takes 46.4 us, 32 x 64 37.2; at
 // 768 cubed 35 and 48 x 96 25.7 (H200, 2026-11-30). 64 x 48 and 64 x 32 never won by more than 2 %.
 //
-//   16 k-steps a slice and stage; 208 or 216 registers a consumer and 48 or 40 a producer thread
-//   where two blocks share a multiprocessor, 120 and 40 where three do.
+// The last two are for one operand with k contiguous beside one that boxes bring, and compiled for
+// that alone: threads transpose half as many of its elements for each product as with 64 x 64.
+// Tiles of which D has no more columns than a thread's first four come last, and have a loop for
+// those.
+//
+//   16 k-steps a slice and stage, or 8; 208 or 216 registers a consumer and 48 or 40 a producer
+//   thread where two blocks share a multiprocessor, 120 and 40 where three do.
 //
 // Of a product of 17 to 40 columns, D^T is computed instead, in tiles of few rows.
 //
@@ -75,6 +82,10 @@ constexpr Tile kTiles[] = {
      {8, 1, 1, 4, 64, 2, 2, 12, 12, true}, 0.803, 0.641, 83},
     {"sliced_f32_sm90_48x96x64_s2", "sliced_f32_sm90_48x96x64_s2_chunks",
      {4, 1, 1, 4, 64, 2, 2, 12, 12, true}, 0.815, 0.646, 78},
+    {"sliced_f32_sm90_32x128x64_s2", "sliced_f32_sm90_32x128x64_s2_chunks",
+     {4, 1, 1, 4, 64, 2, 2}, 0.785, 0.670, 104},
+    {"sliced_f32_sm90_128x32x32_s4", "sliced_f32_sm90_128x32x32_s4_chunks",
+     {16, 1, 1, 4, 32, 4, 2}, 0.785, 0.670, 104},
 };
 // clang-format on
 
@@ -124,11 +135,24 @@ __global__ void __launch_bounds__(kTiles[kTile].shape.threads(), kTiles[kTile].s
 
 // All but A copied by threads and B by boxes: see FfmaRounds.
 template <int kTile>
-constexpr FfmaFunctions ByFeed() {
+constexpr FfmaFunctions AllFeeds() {
   return {{{&Sliced<kTile, 0, 0>, &Sliced<kTile, 0, 1>, &Sliced<kTile, 0, 2>},
            {&Sliced<kTile, 1, 0>, &Sliced<kTile, 1, 1>, &Sliced<kTile, 1, 2>},
            {nullptr, &Sliced<kTile, 2, 1>, &Sliced<kTile, 2, 2>}},
           FfmaPacking::kWherePays};
+}
+
+// A long tile's short side is of the operand that threads transpose, beside one by boxes.
+template <int kTile>
+constexpr FfmaFunctions ByFeed() {
+  constexpr FfmaShape kShape = kTiles[kTile].shape;
+  if constexpr (kShape.tile_n() == 128) {
+    return {{{}, {&Sliced<kTile, 1, 0>}, {}}, FfmaPacking::kRefused};
+  } else if constexpr (kShape.tile_m() == 128) {
+    return {{{nullptr, &Sliced<kTile, 0, 1>}, {}, {}}, FfmaPacking::kRefused};
+  } else {
+    return AllFeeds<kTile>();
+  }
 }
 
 template <size_t... kConfig>

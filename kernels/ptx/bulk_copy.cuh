@@ -35,6 +35,11 @@ __device__ __forceinline__ void PrefetchBox(const CUtensorMap* map, int x, int y
                : "memory");
 }
 
+// Fetches a map before the first box is asked for.
+__device__ __forceinline__ void PrefetchMap(const CUtensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
 // Makes initialised barriers visible to the copy engine; __syncthreads follows.
 __device__ __forceinline__ void BarrierInitFence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");

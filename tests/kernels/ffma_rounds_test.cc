@@ -7,12 +7,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
 #include "kernels/bench/case_data.h"
 #include "kernels/bench/shapes.h"
 #include "kernels/bench/verdict.h"
+#include "kernels/families/divisor.h"
 #include "kernels/families/ffma_blocks.h"
 #include "kernels/families/sum_order.h"
 
@@ -255,6 +257,42 @@ TEST(FfmaKernel, HalvesStagesWhereThreadsCopyBoth) {
         EXPECT_EQ(kernel.depth(), halved ? 32 : 64);
         EXPECT_EQ(kernel.stages(), halved ? 4 : 2);
         EXPECT_EQ(kernel.stages() * kernel.depth(), 128);
+      }
+    }
+  }
+}
+
+// Tiles of which D has 16 columns at the most come last, but where cuts are counted through all.
+TEST(FfmaRounds, PutNarrowTilesLast) {
+  const auto narrow = [](const FfmaConfig& config, int64_t n) {
+    const Problem problem = DenseProblem(DType::kF32, 300, n, 300);
+    const FfmaGemm g = FfmaRounds(problem, config, FfmaPacking::kWherePays).Round(0, {}).gemm;
+    return g.narrow_last;
+  };
+  for (int64_t n : {65, 66, 80, 129, 144, 1025}) {
+    EXPECT_TRUE(narrow(kShared, n)) << n;
+    EXPECT_FALSE(narrow(kCut, n)) << n;
+    EXPECT_FALSE(narrow(kLarge, n)) << n;
+  }
+  for (int64_t n : {1, 16, 64, 81, 127, 128, 145, 1023, 1024}) {
+    EXPECT_FALSE(narrow(kShared, n)) << n;
+  }
+}
+
+TEST(Divisor, DividesAsDivisionDoes) {
+  constexpr int64_t kMost = (int64_t{1} << 31) - 1;
+  for (int64_t divisor : std::initializer_list<int64_t>{
+           1, 2, 3, 5, 7, 8, 9, 17, 132, 272, 641, 65535, 65537, (1 << 20) - 1, 1 << 30,
+           (1 << 30) + 1, kMost, kMost + 2, int64_t{1} << 33}) {
+    const Divisor by = DivisorOf(divisor);
+    for (int64_t quotient :
+         std::initializer_list<int64_t>{0, 1, 2, 3, 1000, 1 << 20, 1 << 29, kMost / divisor}) {
+      for (int64_t more : {-1, 0, 1}) {
+        const int64_t dividend = quotient * divisor + more;
+        if (dividend < 0 || dividend >= kMost) continue;
+        EXPECT_EQ(static_cast<int64_t>(static_cast<uint64_t>(dividend) * by.multiplier >> by.shift),
+                  dividend / divisor)
+            << dividend << " / " << divisor;
       }
     }
   }
