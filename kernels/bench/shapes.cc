@@ -288,6 +288,15 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
   AddTransposes(cases, 1, 1, 9001);
   cases.Add("dot", 1, 1, 131072, 2, {.alpha = 2, .alignment_bytes = 256});
   cases.Add("dot", 1, 1, 515, 1100, {.beta = 1});
+  cases.Add("dot", 1, 1, 4500, 1100, {});
+  cases.Add("dot", 1, 1, 5003, 1, {.transpose_a = true, .padding = 3});
+  cases.Add("line", 5, 1, 9001, 3, {.transpose_b = true, .padding = 1, .beta = 1});
+  cases.Add("line", 5003, 1, 771, 1, {.beta = -1});
+  cases.Add("line", 300, 1, 1029, 5, {.padding = 2});
+  // Columns in several rounds, in chunks one by one, and few.
+  cases.Add("line", 1, 6101, 301, 1, {.beta = 1});
+  cases.Add("line", 1, 2301, 5001, 1, {});
+  cases.Add("line", 1, 7, 3001, 2, {.padding = 1});
   // Rows of every alignment in matrices that begin at multiples of 16 bytes.
   for (int64_t narrow : {6, 14, 22, 34, 38}) {
     for (const auto [a, b] : kFlagsOfAAndB) {

@@ -274,6 +274,7 @@ LaunchRecord Record(const Problem& problem, const Operands& operands, const Plan
   g.chunk_blocks = static_cast<int>(cut.ChunkBlocks());
   g.chunk_length = cut.order.chunk_length;
   g.pitch = cut.pitch;
+  g.line_columns = cut.line_columns;
   record.kind = cut.kind;
   record.feed = cut.feed;
   record.rows_index = cut.rows_index;
@@ -438,7 +439,8 @@ class Family final : public KernelFamily {
           GEMM_RETURN_IF_CUDA_ERROR(LaunchSkinnyDot(g, record.planes, stream));
           break;
         case SkinnyKind::kLine:
-          GEMM_RETURN_IF_CUDA_ERROR(LaunchSkinnyLine(g, record.planes, kLoneSharedBytes, stream));
+          GEMM_RETURN_IF_CUDA_ERROR(
+              LaunchSkinnyLine(g, record.blocks, record.planes, kLoneSharedBytes, stream));
           break;
         case SkinnyKind::kBatch:
           GEMM_RETURN_IF_CUDA_ERROR(
@@ -449,6 +451,7 @@ class Family final : public KernelFamily {
           break;
       }
       if (!record.second_pass) return cudaSuccess;
+      if (g.length == 1) return LaunchSkinnyDotTotal(g, record.planes, stream);
       return LaunchSecondPass(g, kSkinnyRowCounts[record.rows_index].Strip(), stream);
     });
   }

@@ -27,8 +27,9 @@ constexpr double kShiftedSeconds = 0.4e-6;
 
 constexpr double kStartSeconds = 2.33e-6;
 constexpr double kLineStartSeconds = 1.8e-6;
-constexpr double kDotStartSeconds = 2.29e-6;
-constexpr double kDotBytesPerSecond = 1.68e12;
+constexpr double kDotStartSeconds = 2.5e-6;
+constexpr double kDotTotalSeconds = 0.5e-6;
+constexpr double kDotBytesPerSecond = 3.37e12;
 constexpr double kBegin = 209;               // beginning and ending a block, in products
 constexpr double kNextWaveSeconds = 1.7e-6;  // beginning another one
 constexpr double kClusterSeconds = 0.87e-6;
@@ -107,7 +108,7 @@ double SkinnySeconds(const Problem& problem, const DeviceInfo& device, const Ski
   const auto lines = static_cast<double>(cut.rows);
   const auto length = static_cast<double>(cut.length);
   if (cut.kind == SkinnyKind::kDot) {
-    return kDotStartSeconds + SecondPassSeconds(cut) +
+    return kDotStartSeconds + (cut.way == SkinnyWay::kSecondPass ? kDotTotalSeconds : 0) +
            2 * sizeof(float) * batch * k / kDotBytesPerSecond;
   }
   const bool cut_up = cut.way != SkinnyWay::kOneByOne;

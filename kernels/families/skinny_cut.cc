@@ -100,6 +100,36 @@ void ChooseFeed(const Problem& problem, bool boxes, SkinnyCut* cut) {
   take(SkinnyFeed::kShifted);
 }
 
+constexpr int64_t kMultiprocessors = 132;
+
+// As many columns as let all pairs of blocks run at once, or in as few waves as there have to be.
+int LineColumnsOf(const SkinnyCut& cut, int64_t batch) {
+  constexpr int64_t kLeast = 32;
+  const int64_t pairs = std::max<int64_t>(
+      1, kMultiprocessors / kLinePair / std::max<int64_t>(1, cut.ChunkBlocks() * batch));
+  const int64_t waves = TilesOf(cut.length, pairs * kMostLineColumns);
+  return static_cast<int>(
+      std::min(cut.length, std::max(kLeast, TilesOf(cut.length, pairs * waves))));
+}
+
+// How chunks of a line meet, and who has what.
+void CutLine(const Problem& problem, SkinnyCut* cut) {
+  // So many columns fill the device without chunks.
+  constexpr int64_t kManyColumns = kMultiprocessors / kLinePair * 32;
+  const LaneOrder& order = cut->order;
+  const bool dot = cut->kind == SkinnyKind::kDot;
+  cut->pitch = dot ? 1 : TilesOf(cut->length, 4) * 4;
+  const int64_t elements = order.chunks * cut->pitch * problem.batch_count;
+  if (order.chunks > (dot ? kMostMeeting : 1) &&
+      order.strips <= kEnoughBlocks / std::max<int64_t>(1, problem.batch_count) &&
+      elements <= kMostElements) {
+    // Columns that lie better than the problem says come in strips, which may need the room.
+    cut->partial_elements = elements;
+    if (dot || cut->length < kManyColumns) cut->way = SkinnyWay::kSecondPass;
+  }
+  if (!dot) cut->line_columns = LineColumnsOf(*cut, problem.batch_count);
+}
+
 }  // namespace
 
 SkinnyOperand::SkinnyOperand(const Problem& problem, bool of_a, int64_t line_count, bool few,
@@ -185,6 +215,7 @@ SkinnyCut CutSkinny(const Problem& problem, bool clusters, bool boxes, bool a_16
       .x_by_elements = false,
       .packs_x = false,
       .packed_elements = 0,
+      .line_columns = 0,
   };
   if (boxes && SharesOut(problem, cut)) {
     cut.kind = SkinnyKind::kBatch;
@@ -207,6 +238,10 @@ SkinnyCut CutSkinny(const Problem& problem, bool clusters, bool boxes, bool a_16
     order.whole_strips = 0;
     order.chunks = 1;
   }
+  if (cut.kind != SkinnyKind::kStrips) {
+    CutLine(problem, &cut);
+    return cut;
+  }
   if (order.chunks == 1 ||
       order.strips > kEnoughBlocks / std::max<int64_t>(1, problem.batch_count)) {
     return cut;
@@ -217,8 +252,7 @@ SkinnyCut CutSkinny(const Problem& problem, bool clusters, bool boxes, bool a_16
   const SkinnyRowCount& kernel = kSkinnyRowCounts[cut.rows_index];
   const bool two_a_multiprocessor =
       kernel.rows <= 16 && (cut.feed == SkinnyFeed::kCopies || cut.feed == SkinnyFeed::kBoxes);
-  if (clusters && cut.kind == SkinnyKind::kStrips && order.whole_strips == 0 &&
-      order.chunks <= kMostTogether &&
+  if (clusters && order.whole_strips == 0 && order.chunks <= kMostTogether &&
       (order.chunks == 2 || kernel.rows * kernel.Strip() <= kFewResults) &&
       (order.strips * problem.batch_count <= kClustersAtOnce[0][order.chunks] ||
        (order.chunks == 2 && two_a_multiprocessor))) {

@@ -121,10 +121,16 @@ struct SkinnyCut {
   bool x_by_elements;        // though the matrix comes by boxes
   bool packs_x;              // copies x into the workspace first
   int64_t packed_elements;   // room for that, should the operands lie so that it is copied
+  int line_columns;          // of a line
 
-  int64_t ChunkBlocks() const { return way == SkinnyWay::kOneByOne ? 1 : order.chunks; }
+  // That share the chunks of a strip, of columns or of a single result.
+  int64_t ChunkBlocks() const {
+    if (way == SkinnyWay::kOneByOne) return 1;
+    return kind == SkinnyKind::kDot ? TilesOf(order.chunks, kDotWarps) : order.chunks;
+  }
   int64_t Blocks() const {
-    if (kind == SkinnyKind::kLine) return TilesOf(length, kLineStrip) * kLinePair * ChunkBlocks();
+    if (kind == SkinnyKind::kDot) return ChunkBlocks();
+    if (kind == SkinnyKind::kLine) return TilesOf(length, line_columns) * kLinePair * ChunkBlocks();
     return order.whole_strips + (order.strips - order.whole_strips) * ChunkBlocks();
   }
 };

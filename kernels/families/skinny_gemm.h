@@ -122,8 +122,9 @@ struct SkinnyGemm {
   int chunks;            // of each of the others
   int chunk_blocks;      // blocks that share those
   int64_t chunk_length;
-  float* partial;  // null, or where chunks leave their sums, [chunk][batch][row of x][pitch]
-  int64_t pitch;   // a multiple of four
+  int line_columns;  // of a strip, in the kernel for rows that begin anywhere
+  float* partial;    // null, or where chunks leave their sums, [chunk][batch][row of x][pitch]
+  int64_t pitch;     // a multiple of four, or 1 for a single result
 };
 
 }  // namespace gemm

@@ -1,4 +1,4 @@
-// Products of the skinny family whose x is one line, from registers: a single result, and a row of
+// Products of the skinny family whose x is one line, from registers: single results, and a row of
 // them where k is not contiguous in the matrix and its rows begin anywhere.
 
 #ifndef GEMMD_KERNELS_FAMILIES_SKINNY_LINES_H_
@@ -12,19 +12,28 @@
 
 namespace gemm {
 
-inline constexpr int kLineStrip = 64;  // of j, a pair of blocks
+// Chunks of a single result that meet in one block, at most, unless a batch fills the device; and
+// of a block elsewhere.
+inline constexpr int kMostMeeting = 16;
+inline constexpr int kDotWarps = 4;
+
 inline constexpr int kLinePair = 2;
+// Columns of a pair of blocks at most: their threads have as many registers as they can use.
+inline constexpr int kMostLineColumns = 92;
 
 // `lone_shared_bytes`: so much shared memory is more than half of a multiprocessor's.
 cudaError_t PrepareSkinnyLines(bool clusters, size_t lone_shared_bytes);
 
-// A block for each of g.chunk_blocks and plane.
+// A warp for each chunk, g.chunk_blocks for each plane.
 cudaError_t LaunchSkinnyDot(const SkinnyGemm& g, unsigned planes, cudaStream_t stream);
+
+// Adds the chunks of single results, a block each.
+cudaError_t LaunchSkinnyDotTotal(const SkinnyGemm& g, unsigned planes, cudaStream_t stream);
 
 // A pair of blocks, which meet in a cluster, for each strip, of g.chunk_blocks and plane. With
 // g.alone no two blocks share a multiprocessor.
-cudaError_t LaunchSkinnyLine(const SkinnyGemm& g, unsigned planes, size_t lone_shared_bytes,
-                             cudaStream_t stream);
+cudaError_t LaunchSkinnyLine(const SkinnyGemm& g, unsigned blocks, unsigned planes,
+                             size_t lone_shared_bytes, cudaStream_t stream);
 
 }  // namespace gemm
 

@@ -26,7 +26,7 @@
 //                      from 17 to 32 strips are of 16 where these, or chunks of them, fit one
 //                      wave. For up to 40 rows or columns, or 64 x 64 with k from 32768 on. From 17
 //                      of them on quarters may be taken instead: ragged rows cost those less.
-//
+//                      The chunks of a single result are added as those of dealt_chunks.
 //   dealt_chunks       k in chunks, each dealt out to 4 ways in blocks of 8 products: way w has
 //                      every fourth block from the w-th on. The ways are added in order; the
 //                      chunks in 32 lanes, every 32nd chunk from the i-th on in lane i, and the
@@ -62,7 +62,8 @@ inline constexpr int64_t kMostSkinnyTile = 64;
 // By the short side of the result: the lanes of a warp, and what a block has of the long side.
 constexpr int LanesOf(int64_t narrow) { return narrow <= 16 ? 4 : narrow <= 32 ? 2 : 1; }
 constexpr int SkinnyStrip(int64_t narrow) { return narrow <= 16 ? 32 : 64; }
-inline constexpr int kNarrowStrip = 16;  // or this
+inline constexpr int kNarrowStrip = 16;         // or this
+inline constexpr int kMostSingleChunks = 1024;  // of a single result
 
 // Up to here a product is small.
 inline constexpr int64_t kSmallWide = 512;
@@ -433,7 +434,7 @@ struct LaneOrder {
     if (chunks == 1) whole_strips = 0;
     // Of a single result chunks alone are shared out.
     if (wide == 1) {
-      chunk_length = TilesOf(TilesOf(k, 256), kLaneRound) * kLaneRound;
+      chunk_length = TilesOf(TilesOf(k, kMostSingleChunks), kLaneRound) * kLaneRound;
       chunks = TilesOf(k, chunk_length);
     }
     // Narrower strips may fit one wave, with all of k or in chunks. A product of one takes this

@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -94,6 +95,13 @@ TEST_P(GpuKernels, ReachBeyond32BitIndices) {
   EXPECT_GT(report.passed(), 0);
 }
 
+// The first `count` of them.
+float AddInOrder(std::span<const float> lanes, int64_t count) {
+  float total = lanes[0];
+  for (int64_t lane = 1; lane < count; ++lane) total += lanes[static_cast<size_t>(lane)];
+  return total;
+}
+
 // One element's sum as sum_order.h defines it: of a row of op(A) and a column of op(B).
 float SumInOrder(NumericsClass numerics, const Problem& problem, int64_t row, int64_t column,
                  const float* a, const float* b) {
@@ -146,18 +154,17 @@ float SumInOrder(NumericsClass numerics, const Problem& problem, int64_t row, in
       float& lane = lanes[static_cast<size_t>(chunk % kDeepChunkLanes)];
       lane = chunk < kDeepChunkLanes ? sum : lane + sum;
     }
-    float total = lanes[0];
-    for (int64_t lane = 1; lane < std::min<int64_t>(kDeepChunkLanes, order.chunks); ++lane) {
-      total += lanes[static_cast<size_t>(lane)];
-    }
-    return total;
+    return AddInOrder(lanes, std::min<int64_t>(kDeepChunkLanes, order.chunks));
   }
   int64_t length = ChunkLength(numerics, problem);
   if (numerics == NumericsClass::kChunkedLanes) {
     const LaneOrder order(problem);
     length = order.LengthAt((problem.m <= problem.n ? column : row) / order.strip, k);
   }
-  float total = 0;
+  // Chunks of a single result are added in lanes, others as by one lane.
+  const bool single = numerics == NumericsClass::kChunkedLanes && problem.m * problem.n == 1;
+  const int64_t chunk_lanes = single ? kDeepChunkLanes : 1;
+  std::array<float, kDeepChunkLanes> totals = {};
   for (int64_t chunk = 0; chunk < TilesOf(k, length); ++chunk) {
     const int64_t begin = chunk * length;
     float sum = 0;
@@ -180,9 +187,10 @@ float SumInOrder(NumericsClass numerics, const Problem& problem, int64_t row, in
     } else {
       sum = quartered(begin, begin + length, length / kQuarters);
     }
-    total = chunk == 0 ? sum : total + sum;
+    float& total = totals[static_cast<size_t>(chunk % chunk_lanes)];
+    total = chunk < chunk_lanes ? sum : total + sum;
   }
-  return total;
+  return AddInOrder(totals, std::min(chunk_lanes, TilesOf(k, length)));
 }
 
 // Every element of D as the class defines it. Operands are copied to where k is contiguous, and
@@ -231,7 +239,7 @@ TEST_F(GpuTest, KernelsSumAsTheirClassDefines) {
       {1, 1, 90000},    {40, 700, 3000},   {24, 1100, 600},   {16, 520, 3001}, {1100, 13, 900},
       {33, 2100, 1000}, {33, 8457, 600},   {7, 603, 901},     {14, 603, 901},  {31, 601, 701},
       {62, 61, 33001},  {1130, 1090, 333}, {1023, 1025, 299}, {1, 1503, 2901}, {1, 1, 1003},
-      {19, 266, 2807},  {950, 31, 1125}};
+      {2301, 1, 5001},  {1, 2301, 5001},   {19, 266, 2807},   {950, 31, 1125}};
   std::set<NumericsClass> seen;
   for (const auto& shape : shapes) {
     for (const bool transposed : {false, true}) {

@@ -159,8 +159,9 @@ TEST(SumOrder, CutsLanesByTheDeviceThatTheyFill) {
   EXPECT_EQ(chunks(1, 100, 512), 2);
   EXPECT_EQ(chunks(64, 64, 65536), 128);
   EXPECT_EQ(chunks(8, 512, 500000), 8);
-  EXPECT_GT(chunks(1, 1, 500000), 64);
-  EXPECT_LE(chunks(1, 1, int64_t{1} << 40), 256);
+  EXPECT_EQ(chunks(1, 1, 100001), 391);
+  EXPECT_EQ(chunks(1, 1, 500000), 977);
+  EXPECT_LE(chunks(1, 1, int64_t{1} << 40), kMostSingleChunks);
   EXPECT_EQ(chunks(1, int64_t{1} << 40, 4096), 1);
 }
 
