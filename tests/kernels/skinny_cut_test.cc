@@ -41,7 +41,7 @@ TEST(SkinnyCut, SpreadsColumnsOverPairs) {
       EXPECT_GE(cut.line_columns, 1);
       EXPECT_LE(cut.line_columns, kMostLineColumns) << length << " " << k;
       EXPECT_GE(cut.Blocks() / kLinePair / cut.ChunkBlocks() * cut.line_columns, length);
-      if (length <= 66 * kMostLineColumns && cut.ChunkBlocks() == 1) {
+      if (length <= int64_t{66} * kMostLineColumns && cut.ChunkBlocks() == 1) {
         EXPECT_LE(cut.Blocks(), 132) << length << " " << k;
       }
     }
