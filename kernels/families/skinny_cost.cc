@@ -27,6 +27,7 @@ constexpr double kShiftedSeconds = 0.4e-6;
 
 constexpr double kStartSeconds = 2.33e-6;
 constexpr double kLineStartSeconds = 1.8e-6;
+constexpr double kLineMemoryFraction = 0.8;
 constexpr double kDotStartSeconds = 2.5e-6;
 constexpr double kDotTotalSeconds = 0.5e-6;
 constexpr double kDotBytesPerSecond = 3.37e12;
@@ -116,8 +117,10 @@ double SkinnySeconds(const Problem& problem, const DeviceInfo& device, const Ski
   const auto whole = static_cast<double>(cut_up ? cut.order.whole_strips : 0);
   const double block_k = cut_up ? std::min(k, static_cast<double>(cut.order.chunk_length)) : k;
   const double waves_whole = std::ceil(batch * whole / multiprocessors);
-  const double waves_cut =
-      std::ceil(batch * (static_cast<double>(cut.order.strips) - whole) * chunks / multiprocessors);
+  const double blocks = cut.kind == SkinnyKind::kLine
+                            ? static_cast<double>(cut.Blocks())
+                            : (static_cast<double>(cut.order.strips) - whole) * chunks;
+  const double waves_cut = std::ceil(batch * blocks / multiprocessors);
   const int rows = kSkinnyRowCounts[cut.rows_index].rows;
   const double rate =
       MathFraction(cut, rows) * std::max(1.0, device.f32_flops_per_second) / multiprocessors;
@@ -126,7 +129,9 @@ double SkinnySeconds(const Problem& problem, const DeviceInfo& device, const Ski
                       std::max(0.0, waves_whole + waves_cut - 1) * kNextWaveSeconds;
   const double bytes =
       sizeof(float) * batch * (length * k + lines * k + lines * length * (ReadsC(problem) ? 2 : 1));
-  const double memory = bytes / (MemoryFraction(cut.feed) * bandwidth);
+  const double memory =
+      bytes / ((cut.kind == SkinnyKind::kLine ? kLineMemoryFraction : MemoryFraction(cut.feed)) *
+               bandwidth);
   const bool shifted = cut.feed == SkinnyFeed::kShifted || cut.feed == SkinnyFeed::kShiftedBoxes;
   return (cut.kind == SkinnyKind::kLine ? kLineStartSeconds : kStartSeconds) +
          std::hypot(math, memory) + (shifted ? kShiftedSeconds : 0) +
