@@ -290,9 +290,9 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
   cases.Add("dot", 1, 1, 515, 1100, {.beta = 1});
   cases.Add("dot", 1, 1, 4500, 1100, {});
   cases.Add("dot", 1, 1, 5003, 1, {.transpose_a = true, .padding = 3});
-  cases.Add("line", 5, 1, 9001, 3, {.transpose_b = true, .padding = 1, .beta = 1});
-  cases.Add("line", 5003, 1, 771, 1, {.beta = -1});
-  cases.Add("line", 300, 1, 1029, 5, {.padding = 2});
+  cases.Add("dot", 5, 1, 9001, 3, {.transpose_b = true, .padding = 1, .beta = 1});
+  cases.Add("dot", 5003, 1, 771, 1, {.beta = -1});
+  cases.Add("dot", 300, 1, 1029, 5, {.padding = 2});
   // Columns in several rounds, in chunks one by one, and few.
   cases.Add("line", 1, 6101, 301, 1, {.beta = 1});
   cases.Add("line", 1, 2301, 5001, 1, {});

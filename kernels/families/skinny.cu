@@ -28,10 +28,10 @@
 // block has few products of k; else it is copied first to where its rows are aligned, while the
 // first boxes of the matrix are under way. Up to 8 rows, for a tile of 64 x 64, which `deep`
 // computes where there is an engine, and where none is or matrices of a batch are shifted by
-// different distances, cp.async copies shifted rows, and x an element at a time. One row of a
-// ragged matrix, and a single result, have kernels without a ring (skinny_lines.cu); batches whose
-// strips fill the device have blocks that go on from strip to strip (skinny_batch.cu). The same
-// bits either way.
+// different distances, cp.async copies shifted rows, and x an element at a time. One row of x has
+// kernels without a ring (skinny_lines.cu), but for an aligned matrix with k not contiguous;
+// batches whose strips fill the device have blocks that go on from strip to strip
+// (skinny_batch.cu). The same bits either way.
 //
 // Lanes are added by shuffles, warps through shared memory. k is cut into chunks where strips of j
 // do not fill the device, of more than 16 rows also of those strips alone that are left over when
@@ -274,6 +274,7 @@ LaunchRecord Record(const Problem& problem, const Operands& operands, const Plan
   g.chunk_blocks = static_cast<int>(cut.ChunkBlocks());
   g.chunk_length = cut.order.chunk_length;
   g.pitch = cut.pitch;
+  g.dots = cut.dots;
   g.line_columns = cut.line_columns;
   record.kind = cut.kind;
   record.feed = cut.feed;
@@ -435,8 +436,8 @@ class Family final : public KernelFamily {
       }
       if (record.second_pass) g.partial = work;
       switch (record.kind) {
-        case SkinnyKind::kDot:
-          GEMM_RETURN_IF_CUDA_ERROR(LaunchSkinnyDot(g, record.planes, stream));
+        case SkinnyKind::kDots:
+          GEMM_RETURN_IF_CUDA_ERROR(LaunchSkinnyDots(g, record.planes, stream));
           break;
         case SkinnyKind::kLine:
           GEMM_RETURN_IF_CUDA_ERROR(

@@ -31,6 +31,8 @@ constexpr double kLineMemoryFraction = 0.8;
 constexpr double kDotStartSeconds = 2.5e-6;
 constexpr double kDotTotalSeconds = 0.5e-6;
 constexpr double kDotBytesPerSecond = 3.37e12;
+constexpr double kDotsStartSeconds = 1.6e-6;  // of rows with k contiguous
+constexpr double kDotsMemoryFraction = 0.83;
 constexpr double kBegin = 209;               // beginning and ending a block, in products
 constexpr double kNextWaveSeconds = 1.7e-6;  // beginning another one
 constexpr double kClusterSeconds = 0.87e-6;
@@ -108,9 +110,14 @@ double SkinnySeconds(const Problem& problem, const DeviceInfo& device, const Ski
   const auto k = static_cast<double>(ReadsAB(problem) ? problem.k : 0);
   const auto lines = static_cast<double>(cut.rows);
   const auto length = static_cast<double>(cut.length);
-  if (cut.kind == SkinnyKind::kDot) {
+  const double bytes =
+      sizeof(float) * batch * (length * k + lines * k + lines * length * (ReadsC(problem) ? 2 : 1));
+  if (cut.kind == SkinnyKind::kDots && cut.length == 1) {
     return kDotStartSeconds + (cut.way == SkinnyWay::kSecondPass ? kDotTotalSeconds : 0) +
            2 * sizeof(float) * batch * k / kDotBytesPerSecond;
+  }
+  if (cut.kind == SkinnyKind::kDots) {
+    return kDotsStartSeconds + bytes / (kDotsMemoryFraction * bandwidth) + SecondPassSeconds(cut);
   }
   const bool cut_up = cut.way != SkinnyWay::kOneByOne;
   const auto chunks = static_cast<double>(cut_up ? cut.order.chunks : 1);
@@ -127,8 +134,6 @@ double SkinnySeconds(const Problem& problem, const DeviceInfo& device, const Ski
   const double products = waves_whole * (k + kBegin) + waves_cut * (block_k + kBegin);
   const double math = products * 2 * rows * static_cast<double>(cut.order.strip) / rate +
                       std::max(0.0, waves_whole + waves_cut - 1) * kNextWaveSeconds;
-  const double bytes =
-      sizeof(float) * batch * (length * k + lines * k + lines * length * (ReadsC(problem) ? 2 : 1));
   const double memory =
       bytes / ((cut.kind == SkinnyKind::kLine ? kLineMemoryFraction : MemoryFraction(cut.feed)) *
                bandwidth);

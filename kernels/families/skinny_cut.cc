@@ -102,6 +102,19 @@ void ChooseFeed(const Problem& problem, bool boxes, SkinnyCut* cut) {
 
 constexpr int64_t kMultiprocessors = 132;
 
+// How many rows a block has: as many as spread evenly, if they all run at once.
+DotBlock DotBlockOf(const SkinnyCut& cut, int64_t batch) {
+  constexpr int64_t kWarps = 4;  // elsewhere, if a row takes no more
+  constexpr int64_t kMostWarps = 32;
+  const int64_t chunks = cut.order.chunks;
+  if (cut.way == SkinnyWay::kSecondPass) return {1, static_cast<int>(kWarps)};
+  const int64_t warps = std::min<int64_t>(chunks, kMostMeeting);
+  const int64_t even = TilesOf(cut.length, kMultiprocessors);
+  const bool at_once = batch == 1 && even <= kMostWarps / warps && warps == chunks;
+  return {static_cast<int>(at_once ? even : std::max<int64_t>(1, kWarps / warps)),
+          static_cast<int>(warps)};
+}
+
 // As many columns as let all pairs of blocks run at once, or in as few waves as there have to be.
 int LineColumnsOf(const SkinnyCut& cut, int64_t batch) {
   constexpr int64_t kLeast = 32;
@@ -117,17 +130,21 @@ void CutLine(const Problem& problem, SkinnyCut* cut) {
   // So many columns fill the device without chunks.
   constexpr int64_t kManyColumns = kMultiprocessors / kLinePair * 32;
   const LaneOrder& order = cut->order;
-  const bool dot = cut->kind == SkinnyKind::kDot;
-  cut->pitch = dot ? 1 : TilesOf(cut->length, 4) * 4;
+  const bool dots = cut->kind == SkinnyKind::kDots;
+  cut->pitch = dots && cut->length == 1 ? 1 : TilesOf(cut->length, 4) * 4;
   const int64_t elements = order.chunks * cut->pitch * problem.batch_count;
-  if (order.chunks > (dot ? kMostMeeting : 1) &&
+  if (order.chunks > (dots ? kMostMeeting : 1) &&
       order.strips <= kEnoughBlocks / std::max<int64_t>(1, problem.batch_count) &&
       elements <= kMostElements) {
     // Columns that lie better than the problem says come in strips, which may need the room.
     cut->partial_elements = elements;
-    if (dot || cut->length < kManyColumns) cut->way = SkinnyWay::kSecondPass;
+    if (dots || cut->length < kManyColumns) cut->way = SkinnyWay::kSecondPass;
   }
-  if (!dot) cut->line_columns = LineColumnsOf(*cut, problem.batch_count);
+  if (dots) {
+    cut->dots = DotBlockOf(*cut, problem.batch_count);
+  } else {
+    cut->line_columns = LineColumnsOf(*cut, problem.batch_count);
+  }
 }
 
 }  // namespace
@@ -215,6 +232,7 @@ SkinnyCut CutSkinny(const Problem& problem, bool clusters, bool boxes, bool a_16
       .x_by_elements = false,
       .packs_x = false,
       .packed_elements = 0,
+      .dots = {},
       .line_columns = 0,
   };
   if (boxes && SharesOut(problem, cut)) {
@@ -224,8 +242,8 @@ SkinnyCut CutSkinny(const Problem& problem, bool clusters, bool boxes, bool a_16
     return cut;
   }
   ChooseFeed(problem, boxes, &cut);
-  if (rows == 1 && length == 1) {
-    cut.kind = SkinnyKind::kDot;
+  if (rows == 1 && (length == 1 || (cut.matrix.along && !cut.matrix.aligned_16))) {
+    cut.kind = SkinnyKind::kDots;
   } else if (clusters && rows == 1 && !cut.matrix.along && !cut.matrix.aligned_16) {
     cut.kind = SkinnyKind::kLine;
   }

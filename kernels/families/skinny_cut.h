@@ -102,7 +102,7 @@ struct SkinnyOperand {
 enum class SkinnyWay { kOneByOne, kCluster, kSecondPass };
 
 // Kernels of strips, those of skinny_lines.h, or that of skinny_batch.h.
-enum class SkinnyKind { kStrips, kDot, kLine, kBatch };
+enum class SkinnyKind { kStrips, kDots, kLine, kBatch };
 
 // Which operand is x, how its steps come, and how the launch is cut.
 struct SkinnyCut {
@@ -121,15 +121,16 @@ struct SkinnyCut {
   bool x_by_elements;        // though the matrix comes by boxes
   bool packs_x;              // copies x into the workspace first
   int64_t packed_elements;   // room for that, should the operands lie so that it is copied
+  DotBlock dots;             // of dots
   int line_columns;          // of a line
 
-  // That share the chunks of a strip, of columns or of a single result.
+  // That share the chunks of a strip, of columns or of rows.
   int64_t ChunkBlocks() const {
     if (way == SkinnyWay::kOneByOne) return 1;
-    return kind == SkinnyKind::kDot ? TilesOf(order.chunks, kDotWarps) : order.chunks;
+    return kind == SkinnyKind::kDots ? TilesOf(order.chunks, dots.warps) : order.chunks;
   }
   int64_t Blocks() const {
-    if (kind == SkinnyKind::kDot) return ChunkBlocks();
+    if (kind == SkinnyKind::kDots) return TilesOf(length, dots.rows) * ChunkBlocks();
     if (kind == SkinnyKind::kLine) return TilesOf(length, line_columns) * kLinePair * ChunkBlocks();
     return order.whole_strips + (order.strips - order.whole_strips) * ChunkBlocks();
   }

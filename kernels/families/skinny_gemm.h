@@ -97,6 +97,12 @@ struct SkinnyShape {
   static constexpr size_t kSharedBytes = kBarriersAt + 8 * kLaneWarps * kStages;
 };
 
+// A block of the kernel for rows with k contiguous: so many, of so many warps each.
+struct DotBlock {
+  int rows;
+  int warps;  // share the row's chunks
+};
+
 struct SkinnyGemm {
   StridedGemm<float> p;
   int64_t rows;    // of x
@@ -122,6 +128,7 @@ struct SkinnyGemm {
   int chunks;            // of each of the others
   int chunk_blocks;      // blocks that share those
   int64_t chunk_length;
+  DotBlock dots;
   int line_columns;  // of a strip, in the kernel for rows that begin anywhere
   float* partial;    // null, or where chunks leave their sums, [chunk][batch][row of x][pitch]
   int64_t pitch;     // a multiple of four, or 1 for a single result

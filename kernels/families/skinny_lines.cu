@@ -3,16 +3,14 @@
 // hold. The order of the sum is that of the family (sum_order.h), whoever computes it: here its 8
 // warps and their 4 lanes are threads.
 //
-//   dot    a single result. A warp has a chunk: its threads are the 4 lanes of the order's 8 warps,
-//          and of every 256 products each has twice four in a row. Those of the matrix are loaded
-//          16 bytes at a time from the boundary before them on, and what lies behind their end
-//          comes from the neighbour. Chunks meet in their block if they are few, else in a second
-//          pass.
+//   dots   k contiguous in the matrix, and single results. A warp has a row, or a chunk of it: its
+//          threads are the 4 lanes of the order's 8 warps, and of every 256 products each has twice
+//          four in a row. These are loaded 16 bytes at a time from the boundary before them on, and
+//          what lies behind their end comes from the neighbour. Chunks of a row meet in their
+//          block if they are few, else in a second pass.
 //   line   k not contiguous, rows that begin anywhere. A pair of blocks, which meet in a cluster,
 //          has a strip of columns as wide as lets all pairs run at once; of all 256 products in
 //          turn each block has 128. The wider, the fewer sectors of 32 bytes are read twice.
-
-#include <algorithm>
 
 #include "kernels/cuda_status.h"
 #include "kernels/families/launch_attributes.h"
@@ -32,6 +30,7 @@ constexpr int kHalf = kLanes * kLaneGranule;
 
 constexpr int kDotRounds = 2;  // under way at once
 constexpr int kDotStep = kDotRounds * kLaneRound;
+constexpr int kMostDotThreads = 1024;
 constexpr int kTotalThreads = 256;
 static_assert(kLaneWarps * kLanes == 32 && kHalves == 2);
 
@@ -198,8 +197,15 @@ __device__ __forceinline__ float DotOfChunk(const SkinnyGemm& g, const float* x,
   return total;
 }
 
-// The chunks, by a warp.
-__device__ __forceinline__ float AddChunks(const float* sums, int chunks) {
+// Chunks of a row, by a warp.
+__device__ __forceinline__ float AddChunksOfRow(const float* sums, int chunks) {
+  float total = sums[0];
+#pragma unroll 8
+  for (int c = 1; c < chunks; ++c) total = __fadd_rn(total, sums[c]);
+  return total;
+}
+// Of a single result, in lanes.
+__device__ __forceinline__ float AddChunksOfOne(const float* sums, int chunks) {
   const int thread = static_cast<int>(threadIdx.x) % kDeepChunkLanes;
   float lane = thread < chunks ? sums[thread] : 0.0F;
 #pragma unroll 4
@@ -214,60 +220,99 @@ __device__ __forceinline__ float AddChunks(const float* sums, int chunks) {
   return total;
 }
 
-// `second`: the sums of the chunks are in the workspace, and a block adds them.
-__global__ void __launch_bounds__(32 * kMostMeeting, 1)
-    SkinnyDot(const __grid_constant__ SkinnyGemm g, bool second) {
-  __shared__ float sums[kMostSingleChunks];
-  if (second) LetKernelAfterStart();
-  const int warps = static_cast<int>(blockDim.x) / 32;
-  const int first_chunk = static_cast<int>(blockIdx.x) * warps + static_cast<int>(threadIdx.x) / 32;
-  // What is asked for first comes into the L2 cache while the kernel before ends.
-  if (!second && g.matrix_column == 1 && g.x_column == 1) {
+// A block has rows, a row has warps, which share its chunks.
+struct DotPlace {
+  int row;   // of the block
+  int warp;  // of the row
+  int64_t j;
+  int first_chunk;
+
+  // Looks anew where this thread is, so that nothing of it takes registers from the sums.
+  __device__ __forceinline__ explicit DotPlace(const SkinnyGemm& g) {
+    int thread;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    row = thread / 32 / g.dots.warps;
+    warp = thread / 32 % g.dots.warps;
+    j = int64_t{blockIdx.x} * g.dots.rows + row;
+    first_chunk = static_cast<int>(blockIdx.y) * g.dots.warps + warp;
+  }
+};
+
+__device__ __forceinline__ void StoreDot(const SkinnyGemm& g, int64_t batch, float total) {
+  const DotPlace place(g);
+  if (threadIdx.x % 32 != 0 || place.j >= g.length) return;
+  StoreElement(g.p, batch, g.x_is_a ? 0 : place.j, g.x_is_a ? place.j : 0, total);
+}
+
+__global__ void __launch_bounds__(kMostDotThreads, 1)
+    SkinnyDots(const __grid_constant__ SkinnyGemm g) {
+  __shared__ float sums[kMostSingleChunks];  // [row][chunk]
+  // What is asked for first comes into the L2 cache while the kernel before ends: of the matrix,
+  // and of x where no other row asks for the same.
+  if (g.matrix_column == 1 && g.x_column == 1) {
     constexpr int kLine = 32;  // of the cache
-    static_assert(16 * kLine == kDotStep);
+    const DotPlace place(g);
     const int thread = static_cast<int>(threadIdx.x) % 32;
-    const int64_t l = first_chunk * g.chunk_length + thread % 16 * kLine;
-    if (l < g.p.k) {
-      PrefetchToL2(thread < 16 ? g.matrix + blockIdx.z * g.matrix_batch + l
-                               : g.x + blockIdx.z * g.x_batch + l);
+    const int64_t l = place.first_chunk * g.chunk_length + thread % 16 * kLine;
+    static_assert(16 * kLine == kDotStep);
+    const bool any = l < g.p.k && place.j < g.length;
+    if (any && thread < 16) {
+      PrefetchToL2(g.matrix + blockIdx.z * g.matrix_batch + place.j * g.matrix_row + l);
+    } else if (any && g.length == 1) {
+      PrefetchToL2(g.x + blockIdx.z * g.x_batch + l);
     }
   }
   WaitForKernelBefore();
   LetKernelAfterStart();
-  for (int64_t batch = blockIdx.z; batch < g.p.batch_count; batch += gridDim.z) {
-    const auto partial = [&](int chunk) {
-      return g.partial + (chunk * g.p.batch_count + batch) * g.pitch;
-    };
-    if (second) {
-      float part[kMostSingleChunks / kTotalThreads];  // all under way at once
-#pragma unroll
-      for (int i = 0; i < kMostSingleChunks / kTotalThreads; ++i) {
-        const int chunk = i * kTotalThreads + static_cast<int>(threadIdx.x);
-        part[i] = chunk < g.chunks ? *partial(chunk) : 0.0F;
-      }
-#pragma unroll
-      for (int i = 0; i < kMostSingleChunks / kTotalThreads; ++i) {
-        sums[i * kTotalThreads + static_cast<int>(threadIdx.x)] = part[i];
-      }
-    }
-    for (int chunk = second ? g.chunks : first_chunk; chunk < g.chunks;
-         chunk += g.chunk_blocks * warps) {
+  for (unsigned plane = blockIdx.z; plane < g.p.batch_count; plane += gridDim.z) {
+    for (int chunk = DotPlace(g).first_chunk; chunk < g.chunks;
+         chunk += static_cast<int>(gridDim.y) * g.dots.warps) {
       const int64_t begin = chunk * g.chunk_length;
       const float sum =
-          DotOfChunk(g, g.x + batch * g.x_batch + begin * g.x_column,
-                     g.matrix + batch * g.matrix_batch + begin * g.matrix_column,
+          DotOfChunk(g, g.x + plane * g.x_batch + begin * g.x_column,
+                     g.matrix + plane * g.matrix_batch + begin * g.matrix_column +
+                         min(DotPlace(g).j, g.length - 1) * g.matrix_row,
                      static_cast<int>(min(g.p.k - begin, g.chunk_length)), g.p.k - begin);
-      if (threadIdx.x % 32 != 0) continue;
-      if (g.partial == nullptr) {
-        sums[chunk] = sum;
-      } else {
-        *partial(chunk) = sum;
+      const DotPlace place(g);
+      if (g.chunks == 1) {
+        StoreDot(g, plane, sum);
+      } else if (threadIdx.x % 32 == 0 && g.partial == nullptr) {
+        sums[place.row * g.chunks + chunk] = sum;
+      } else if (threadIdx.x % 32 == 0 && place.j < g.length) {
+        g.partial[(chunk * g.p.batch_count + plane) * g.pitch + place.j] = sum;
       }
     }
-    if (!second && g.partial != nullptr) continue;
+    if (g.chunks == 1 || g.partial != nullptr) continue;
+    __syncthreads();
+    if (const DotPlace place(g); place.warp == 0) {
+      StoreDot(g, plane,
+               g.length == 1 ? AddChunksOfOne(sums, g.chunks)
+                             : AddChunksOfRow(sums + place.row * g.chunks, g.chunks));
+    }
+    __syncthreads();  // sums may be written
+  }
+}
+
+// The second pass of single results, a block each.
+__global__ void __launch_bounds__(kTotalThreads)
+    SkinnyDotTotal(const __grid_constant__ SkinnyGemm g) {
+  __shared__ float sums[kMostSingleChunks];
+  LetKernelAfterStart();
+  WaitForKernelBefore();
+  for (int64_t batch = blockIdx.z; batch < g.p.batch_count; batch += gridDim.z) {
+    float part[kMostSingleChunks / kTotalThreads];  // all under way at once
+#pragma unroll
+    for (int i = 0; i < kMostSingleChunks / kTotalThreads; ++i) {
+      const int chunk = i * kTotalThreads + static_cast<int>(threadIdx.x);
+      part[i] = chunk < g.chunks ? g.partial[(chunk * g.p.batch_count + batch) * g.pitch] : 0.0F;
+    }
+#pragma unroll
+    for (int i = 0; i < kMostSingleChunks / kTotalThreads; ++i) {
+      sums[i * kTotalThreads + static_cast<int>(threadIdx.x)] = part[i];
+    }
     __syncthreads();
     if (threadIdx.x < 32) {
-      const float total = AddChunks(sums, g.chunks);
+      const float total = AddChunksOfOne(sums, g.chunks);
       if (threadIdx.x == 0) StoreElement(g.p, batch, 0, 0, total);
     }
     __syncthreads();  // sums may be written
@@ -399,23 +444,24 @@ __global__ void __launch_bounds__(kLineThreads, 1)
 
 cudaError_t PrepareSkinnyLines(bool clusters, size_t lone_shared_bytes) {
   cudaFuncAttributes attributes;
-  GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, SkinnyDot));
+  GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, SkinnyDots));
+  GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, SkinnyDotTotal));
   if (!clusters) return cudaSuccess;
   GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, SkinnyLine));
   return cudaFuncSetAttribute(SkinnyLine, cudaFuncAttributeMaxDynamicSharedMemorySize,
                               static_cast<int>(lone_shared_bytes));
 }
 
-cudaError_t LaunchSkinnyDot(const SkinnyGemm& g, unsigned planes, cudaStream_t stream) {
-  const int warps = g.chunk_blocks > 1 ? kDotWarps : std::min(g.chunks, kMostMeeting);
+cudaError_t LaunchSkinnyDots(const SkinnyGemm& g, unsigned planes, cudaStream_t stream) {
   cudaLaunchAttribute early = StartsEarly();
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(g.chunk_blocks), 1, planes);
-  config.blockDim = dim3(static_cast<unsigned>(32 * warps));
+  config.gridDim = dim3(static_cast<unsigned>(TilesOf(g.length, g.dots.rows)),
+                        static_cast<unsigned>(g.chunk_blocks), planes);
+  config.blockDim = dim3(static_cast<unsigned>(32 * g.dots.rows * g.dots.warps));
   config.stream = stream;
   config.attrs = &early;
   config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, SkinnyDot, g, false);
+  return cudaLaunchKernelEx(&config, SkinnyDots, g);
 }
 
 cudaError_t LaunchSkinnyDotTotal(const SkinnyGemm& g, unsigned planes, cudaStream_t stream) {
@@ -426,7 +472,7 @@ cudaError_t LaunchSkinnyDotTotal(const SkinnyGemm& g, unsigned planes, cudaStrea
   config.stream = stream;
   config.attrs = &early;
   config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, SkinnyDot, g, true);
+  return cudaLaunchKernelEx(&config, SkinnyDotTotal, g);
 }
 
 cudaError_t LaunchSkinnyLine(const SkinnyGemm& g, unsigned blocks, unsigned planes,

@@ -1,5 +1,5 @@
-// Products of the skinny family whose x is one line, from registers: single results, and a row of
-// them where k is not contiguous in the matrix and its rows begin anywhere.
+// Products of the skinny family whose x is one line, from registers: single results, rows of the
+// matrix with k contiguous, and columns of one whose rows begin anywhere.
 
 #ifndef GEMMD_KERNELS_FAMILIES_SKINNY_LINES_H_
 #define GEMMD_KERNELS_FAMILIES_SKINNY_LINES_H_
@@ -12,10 +12,8 @@
 
 namespace gemm {
 
-// Chunks of a single result that meet in one block, at most, unless a batch fills the device; and
-// of a block elsewhere.
+// Chunks of a row that meet in their block, at most, unless a batch fills the device.
 inline constexpr int kMostMeeting = 16;
-inline constexpr int kDotWarps = 4;
 
 inline constexpr int kLinePair = 2;
 // Columns of a pair of blocks at most: their threads have as many registers as they can use.
@@ -24,8 +22,8 @@ inline constexpr int kMostLineColumns = 92;
 // `lone_shared_bytes`: so much shared memory is more than half of a multiprocessor's.
 cudaError_t PrepareSkinnyLines(bool clusters, size_t lone_shared_bytes);
 
-// A warp for each chunk, g.chunk_blocks for each plane.
-cudaError_t LaunchSkinnyDot(const SkinnyGemm& g, unsigned planes, cudaStream_t stream);
+// g.dots of rows, for each of g.chunk_blocks and plane.
+cudaError_t LaunchSkinnyDots(const SkinnyGemm& g, unsigned planes, cudaStream_t stream);
 
 // Adds the chunks of single results, a block each.
 cudaError_t LaunchSkinnyDotTotal(const SkinnyGemm& g, unsigned planes, cudaStream_t stream);
