@@ -26,13 +26,6 @@ constexpr double kShiftedNarrowFraction = 0.409;
 constexpr double kShiftedSeconds = 0.4e-6;
 
 constexpr double kStartSeconds = 2.33e-6;
-constexpr double kLineStartSeconds = 1.8e-6;
-constexpr double kLineMemoryFraction = 0.8;
-constexpr double kDotStartSeconds = 2.5e-6;
-constexpr double kDotTotalSeconds = 0.5e-6;
-constexpr double kDotBytesPerSecond = 3.37e12;
-constexpr double kDotsStartSeconds = 1.6e-6;  // of rows with k contiguous
-constexpr double kDotsMemoryFraction = 0.83;
 constexpr double kBegin = 209;               // beginning and ending a block, in products
 constexpr double kNextWaveSeconds = 1.7e-6;  // beginning another one
 constexpr double kClusterSeconds = 0.87e-6;
@@ -42,6 +35,17 @@ constexpr double kSecondPassSeconds = 1.04e-6;
 constexpr double kChunkSeconds = 0.038e-6;  // of it, each chunk of the first
 constexpr int64_t kMostChunksOneByOne = 64;
 constexpr double kPartialBytesPerSecond = 1.9e12;
+
+// One row, without a ring: single results, rows of the matrix with k contiguous, and columns.
+constexpr double kDotStartSeconds = 2.5e-6;
+constexpr double kDotTotalSeconds = 0.5e-6;
+constexpr double kDotBytesPerSecond = 3.37e12;
+constexpr double kDotsStartSeconds = 2.4e-6;
+constexpr double kDotsMemoryFraction = 0.8;
+constexpr double kNextDotSeconds = 0.45e-9;  // of a warp, where not all run at once
+constexpr double kLineStartSeconds = 2.6e-6;
+constexpr double kLineMemoryFraction = 0.75;
+constexpr double kNextLineSeconds = 4e-6;  // beginning another wave
 
 // Persistent blocks that share out a batch. Up to 16 rows, copies and arithmetic add up.
 constexpr double kBatchStartSeconds = 3e-6;
@@ -100,6 +104,24 @@ double BatchSeconds(const Problem& problem, const DeviceInfo& device, const Skin
                                         static_cast<double>(problem.k) * product_seconds);
 }
 
+// The kernels of skinny_lines.h.
+double LineSeconds(const DeviceInfo& device, const SkinnyCut& cut, double batch, double bytes) {
+  const double multiprocessors = std::max(1, device.multiprocessors);
+  const double bandwidth = std::max(1.0, device.memory_bytes_per_second);
+  if (cut.kind == SkinnyKind::kDots && cut.length == 1) {
+    return kDotStartSeconds + (cut.way == SkinnyWay::kSecondPass ? kDotTotalSeconds : 0) +
+           bytes / kDotBytesPerSecond;
+  }
+  const double blocks = batch * static_cast<double>(cut.Blocks());
+  if (cut.kind == SkinnyKind::kDots) {
+    const double warps = batch * static_cast<double>(cut.length * cut.order.chunks);
+    return kDotsStartSeconds + bytes / (kDotsMemoryFraction * bandwidth) +
+           (blocks > multiprocessors ? warps * kNextDotSeconds : 0) + SecondPassSeconds(cut);
+  }
+  return kLineStartSeconds + bytes / (kLineMemoryFraction * bandwidth) +
+         (std::ceil(blocks / multiprocessors) - 1) * kNextLineSeconds + SecondPassSeconds(cut);
+}
+
 }  // namespace
 
 double SkinnySeconds(const Problem& problem, const DeviceInfo& device, const SkinnyCut& cut) {
@@ -112,21 +134,15 @@ double SkinnySeconds(const Problem& problem, const DeviceInfo& device, const Ski
   const auto length = static_cast<double>(cut.length);
   const double bytes =
       sizeof(float) * batch * (length * k + lines * k + lines * length * (ReadsC(problem) ? 2 : 1));
-  if (cut.kind == SkinnyKind::kDots && cut.length == 1) {
-    return kDotStartSeconds + (cut.way == SkinnyWay::kSecondPass ? kDotTotalSeconds : 0) +
-           2 * sizeof(float) * batch * k / kDotBytesPerSecond;
-  }
-  if (cut.kind == SkinnyKind::kDots) {
-    return kDotsStartSeconds + bytes / (kDotsMemoryFraction * bandwidth) + SecondPassSeconds(cut);
+  if (cut.kind == SkinnyKind::kDots || cut.kind == SkinnyKind::kLine) {
+    return LineSeconds(device, cut, batch, bytes);
   }
   const bool cut_up = cut.way != SkinnyWay::kOneByOne;
   const auto chunks = static_cast<double>(cut_up ? cut.order.chunks : 1);
   const auto whole = static_cast<double>(cut_up ? cut.order.whole_strips : 0);
   const double block_k = cut_up ? std::min(k, static_cast<double>(cut.order.chunk_length)) : k;
   const double waves_whole = std::ceil(batch * whole / multiprocessors);
-  const double blocks = cut.kind == SkinnyKind::kLine
-                            ? static_cast<double>(cut.Blocks())
-                            : (static_cast<double>(cut.order.strips) - whole) * chunks;
+  const double blocks = (static_cast<double>(cut.order.strips) - whole) * chunks;
   const double waves_cut = std::ceil(batch * blocks / multiprocessors);
   const int rows = kSkinnyRowCounts[cut.rows_index].rows;
   const double rate =
@@ -134,12 +150,9 @@ double SkinnySeconds(const Problem& problem, const DeviceInfo& device, const Ski
   const double products = waves_whole * (k + kBegin) + waves_cut * (block_k + kBegin);
   const double math = products * 2 * rows * static_cast<double>(cut.order.strip) / rate +
                       std::max(0.0, waves_whole + waves_cut - 1) * kNextWaveSeconds;
-  const double memory =
-      bytes / ((cut.kind == SkinnyKind::kLine ? kLineMemoryFraction : MemoryFraction(cut.feed)) *
-               bandwidth);
+  const double memory = bytes / (MemoryFraction(cut.feed) * bandwidth);
   const bool shifted = cut.feed == SkinnyFeed::kShifted || cut.feed == SkinnyFeed::kShiftedBoxes;
-  return (cut.kind == SkinnyKind::kLine ? kLineStartSeconds : kStartSeconds) +
-         std::hypot(math, memory) + (shifted ? kShiftedSeconds : 0) +
+  return kStartSeconds + std::hypot(math, memory) + (shifted ? kShiftedSeconds : 0) +
          (cut.way == SkinnyWay::kCluster ? kClusterSeconds : 0) +
          (cut.packs_x ? kPackSeconds + 2 * sizeof(float) * batch * lines * k / kPackBytesPerSecond
                       : 0) +
