@@ -307,7 +307,7 @@ __device__ __forceinline__ void MultiplyBoxes(const BoxedGemm& g, const CUtensor
         const bool before = free > slot;
         BarrierWait(empty(free), before ? parity ^ 1 : parity);
         if (again % 32 == 0) {
-          OrderBoxesBehindStores();  // of all that turned it, who have handed it back
+          OrderBoxesBehindAccesses();  // of all that turned it, who have handed it back
           ask(free);
         }
       }

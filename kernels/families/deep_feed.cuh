@@ -67,7 +67,7 @@ __device__ __forceinline__ void DeepFeedBoxes(const DeepGemm& g, const DeepPiece
   for (int s = 0; s < piece.stages; ++s) {
     const int k = static_cast<int>(piece.begin) + s * kDeepStage;
     BarrierWait(ring.Empty(), ring.parity);
-    OrderBoxesBehindStores();  // of those that turned what was there
+    OrderBoxesBehindAccesses();  // of those that turned what was there
     BarrierArriveExpecting(ring.Full(), kDeepStageBytes);
     CopyBox(ring.Stage(), map_a, g.a.along ? k : piece.row, g.a.along ? piece.row : k,
             batch * g.a.box_step, ring.Full());

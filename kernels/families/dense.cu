@@ -274,7 +274,7 @@ __device__ __forceinline__ void DenseTile(const DenseGemm& g, uint32_t shared) {
       StoreShared(tile + e * 4, MultiplyAdd(p.alpha, product, Multiply(p.beta, c[e])));
     }
   }
-  OrderBoxesBehindStores();
+  OrderBoxesBehindAccesses();
   __syncthreads();
   const int head = min(count, static_cast<int>((16 - RunShift(d)) % 16 / 4));
   const int pieces = (count - head) / 4;

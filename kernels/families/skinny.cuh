@@ -209,7 +209,7 @@ __device__ __forceinline__ void SkinnyMultiply(const SkinnyGemm& g, const CUtens
           for (int i = 0; i < kWidth; ++i) StoreShared(total_at(0, r, j + i), total.of[i]);
         }
       }
-      if constexpr (Stream::kBoxes) OrderBoxesBehindStores();
+      if constexpr (Stream::kBoxes) OrderBoxesBehindAccesses();
       __syncthreads();  // the ring may be filled
     }
     if (direct) continue;

@@ -380,7 +380,7 @@ __device__ __forceinline__ void MultiplyBatch(const SkinnyGemm& g, uint32_t shar
                      make_float4(four[0], four[1], four[2], four[3]));
       }
     }
-    if constexpr (!Shape::kSumsApart) OrderBoxesBehindStores();
+    if constexpr (!Shape::kSumsApart) OrderBoxesBehindAccesses();
     NamedBarrier<1, kSkinnyThreads>();
     // Neighbours in D beside each other.
     const auto row_of = [&](int s) { return g.x_is_a ? s / Shape::kFours : s % Shape::kRows; };
@@ -403,7 +403,11 @@ __device__ __forceinline__ void MultiplyBatch(const SkinnyGemm& g, uint32_t shar
         totals[t][e] = chunk.number == 0 ? total.of[e] : __fadd_rn(totals[t][e], total.of[e]);
       }
     }
-    if constexpr (!Shape::kSumsApart) release();
+    if constexpr (!Shape::kSumsApart) {
+      // Loads from the stage may be under way still; no box may come in beneath them.
+      OrderBoxesBehindAccesses();
+      release();
+    }
     if (!chunk.last) return;
 #pragma unroll
     for (int t = 0; t < kTurns; ++t) {

@@ -65,8 +65,9 @@ __device__ __forceinline__ void StoreRun(void* to, uint32_t from, uint32_t bytes
       : "memory");
 }
 
-// Boxes asked for behind the barrier that follows come after this thread's stores to shared memory.
-__device__ __forceinline__ void OrderBoxesBehindStores() {
+// Boxes asked for behind the barrier that follows come after this thread's stores to shared memory,
+// and after its loads from it.
+__device__ __forceinline__ void OrderBoxesBehindAccesses() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
