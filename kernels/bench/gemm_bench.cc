@@ -5,6 +5,7 @@
 //   --mode=ladder                    the articles' rungs and what became of their claims
 //   --mode=tune --out FILE           measures the grid, writes the table of choices
 //   --mode=regret --shapes=random:1  chosen against best, where nothing was tuned
+//   --mode=repeat SHAPES             every kernel over and over: the same bits each time
 //   --mode=group                     many small products: one launch, a launch each, and cuBLAS
 //   --mode=explain M N K             what would run on an H200, and why; needs no GPU
 //
@@ -81,17 +82,19 @@ int main(int argc, char** argv) {
     flags.command += (i == 0 ? "" : " ") + std::string(i == 0 ? "gemm_bench" : argv[i]);
   }
   const std::map<std::string, Mode> modes = {
-      {"check", gemm::RunCheck},    {"bench", gemm::RunBench},   {"ladder", gemm::RunLadder},
-      {"tune", gemm::RunTune},      {"regret", gemm::RunRegret}, {"group", gemm::RunGroup},
-      {"explain", gemm::RunExplain}};
+      {"check", gemm::RunCheck}, {"bench", gemm::RunBench},    {"ladder", gemm::RunLadder},
+      {"tune", gemm::RunTune},   {"regret", gemm::RunRegret},  {"repeat", gemm::RunRepeat},
+      {"group", gemm::RunGroup}, {"explain", gemm::RunExplain}};
   CLI::App app{"Checks and measures the GEMM kernels, and tunes the choice among them"};
-  app.add_option("--mode", mode, "check, bench, ladder, tune, regret, group or explain")
-      ->check(CLI::IsMember({"check", "bench", "ladder", "tune", "regret", "group", "explain"}));
+  app.add_option("--mode", mode, "check, bench, ladder, tune, regret, repeat, group or explain")
+      ->check(CLI::IsMember(
+          {"check", "bench", "ladder", "tune", "regret", "repeat", "group", "explain"}));
   app.add_option("--dtype", flags.dtypes, "f32, f64 or both (f32,f64)")
       ->delimiter(',')
       ->allow_extra_args(false)  // what follows are shapes
       ->check(CLI::IsMember({"f32", "f64"}));
-  app.add_option("--kernel", flags.kernel, "check, bench: only the kernel of this full name");
+  app.add_option("--kernel", flags.kernel,
+                 "check, bench, repeat: only the kernel of this full name");
   app.add_option("--device", flags.device, "CUDA's number of the GPU");
   app.add_flag("--portable", flags.portable,
                "only what runs on every GPU, chosen by the model alone, as on one of another kind");
@@ -104,7 +107,8 @@ int main(int argc, char** argv) {
   app.add_option("--shapes", flags.shapes,
                  "list, deepbench, golden, random:SEED[:COUNT] or spread:SEED[:COUNT]");
   app.add_option("--budget", flags.budget, "seconds after which no new shape is begun");
-  app.add_option("--shape-seconds", flags.shape_seconds, "seconds of replays for each shape");
+  app.add_option("--shape-seconds", flags.shape_seconds,
+                 "seconds of replays for each shape; repeat: for each kernel");
   app.add_option("--json", flags.json, "write JSON lines to this file");
   app.add_option("--out", flags.out, "tune: write the table to this file");
   app.add_option("--from", flags.from, "tune, regret: take the times from this file");

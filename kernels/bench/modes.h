@@ -53,6 +53,7 @@ int RunBench(const Flags& flags);
 int RunLadder(const Flags& flags);
 int RunTune(const Flags& flags);
 int RunRegret(const Flags& flags);
+int RunRepeat(const Flags& flags);
 int RunExplain(const Flags& flags);
 int RunGroup(const Flags& flags);
 
