@@ -102,7 +102,8 @@ void ChooseFeed(const Problem& problem, bool boxes, SkinnyCut* cut) {
 
 constexpr int64_t kMultiprocessors = 132;
 
-// How many rows a block has: as many as spread evenly, if they all run at once.
+// How many rows a block has: as many as spread evenly, if they all run at once. Warps without one
+// would sum the last again.
 DotBlock DotBlockOf(const SkinnyCut& cut, int64_t batch) {
   constexpr int64_t kWarps = 4;  // elsewhere, if a row takes no more
   constexpr int64_t kMostWarps = 32;
@@ -111,8 +112,8 @@ DotBlock DotBlockOf(const SkinnyCut& cut, int64_t batch) {
   const int64_t warps = std::min<int64_t>(chunks, kMostMeeting);
   const int64_t even = TilesOf(cut.length, kMultiprocessors);
   const bool at_once = batch == 1 && even <= kMostWarps / warps && warps == chunks;
-  return {static_cast<int>(at_once ? even : std::max<int64_t>(1, kWarps / warps)),
-          static_cast<int>(warps)};
+  const int64_t elsewhere = std::clamp<int64_t>(kWarps / warps, 1, cut.length);
+  return {static_cast<int>(at_once ? even : elsewhere), static_cast<int>(warps)};
 }
 
 // As many columns as let all pairs of blocks run at once, or in as few waves as there have to be.

@@ -27,6 +27,7 @@ TEST(SkinnyCut, GivesRowsToWarps) {
         const SkinnyCut cut = CutOf(length, k, batch, true, false);
         ASSERT_EQ(cut.kind, SkinnyKind::kDots);
         EXPECT_LE(cut.dots.rows * cut.dots.warps, 32) << length << " " << k << " " << batch;
+        EXPECT_LE(cut.dots.rows, length) << k << " " << batch;
         if (cut.way == SkinnyWay::kSecondPass) {
           EXPECT_EQ(cut.dots.rows, 1);
           EXPECT_EQ(cut.partial_elements, cut.order.chunks * cut.pitch * batch);
