@@ -45,6 +45,7 @@
 #include "kernels/families/strided_gemm.cuh"
 #include "kernels/families/sum_order.h"
 #include "kernels/families/tensor_boxes.h"
+#include "kernels/families/why_not.h"
 #include "kernels/ptx/bulk_copy.cuh"
 #include "kernels/ptx/dependent_launch.cuh"
 #include "kernels/ptx/mbarrier.cuh"
@@ -407,10 +408,7 @@ class Family final : public KernelFamily {
 
   std::string WhyNot(const Problem& problem, const DeviceInfo& device,
                      int /*config*/) const override {
-    if (problem.dtype != DType::kF32) {
-      return "computes f32, not " + std::string(NameOf(problem.dtype));
-    }
-    if (device.compute_capability != 90) return "needs a device of compute capability 9.0";
+    if (std::string why = WhyNotF32OnHopper(problem, device); !why.empty()) return why;
     return WhyNotBoxed(problem);
   }
 
@@ -422,9 +420,7 @@ class Family final : public KernelFamily {
 
   cudaError_t Prepare(const DeviceInfo& device) const override {
     if (device.compute_capability != 90) return cudaSuccess;  // WhyNot refuses everything
-    for (const void* function : kFunctions) {
-      GEMM_RETURN_IF_CUDA_ERROR(LoadKernel(function, device.shared_bytes_per_block));
-    }
+    GEMM_RETURN_IF_CUDA_ERROR(LoadKernels(kFunctions, device.shared_bytes_per_block));
     return PrepareTensorMaps();
   }
 

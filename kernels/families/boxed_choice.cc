@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "kernels/families/aligned_rows.h"
 #include "kernels/families/places.h"
 #include "kernels/families/sum_order.h"
 
@@ -16,17 +17,6 @@ constexpr int kBesideRing = 2048;
 
 constexpr int64_t kMostWork = int64_t{1} << 30;
 constexpr int64_t kMostSide = (int64_t{1} << 31) - 1024;
-constexpr int64_t kBoxStride = int64_t{1} << 38;  // elements; the copy engine's limit
-
-bool Aligned16(const MatrixLayout& layout, int64_t batch_count) {
-  return layout.alignment_bytes % 16 == 0 && layout.ld % 4 == 0 &&
-         (batch_count == 1 || layout.batch_stride % 4 == 0);
-}
-
-bool FitsBoxes(const MatrixLayout& layout, int64_t batch_count) {
-  return Aligned16(layout, batch_count) && layout.ld < kBoxStride &&
-         layout.batch_stride < kBoxStride;
-}
 
 // Calls `see` with each block that fits.
 template <typename See>
@@ -73,8 +63,9 @@ int BoxedSharedBytes(const BoxedBlock& block) { return SharedBytesOfPlace(block.
 std::string WhyNotBoxed(const Problem& problem) {
   if (!ReadsAB(problem)) return "does not read A and B";
   if (ReadsC(problem)) return "reads C";
-  if (!FitsBoxes(problem.a, problem.batch_count) || !FitsBoxes(problem.b, problem.batch_count) ||
-      !Aligned16(problem.d, problem.batch_count) || problem.n % 4 != 0) {
+  if (!HasBoxableRows(problem.a, problem.batch_count) ||
+      !HasBoxableRows(problem.b, problem.batch_count) ||
+      !HasAlignedRows(problem.d, problem.batch_count) || problem.n % 4 != 0) {
     return "rows of a matrix, or n, are not multiples of 16 bytes";
   }
   if (problem.m > kMostSide || problem.n > kMostSide || problem.k > kMostSide) {

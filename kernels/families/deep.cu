@@ -31,6 +31,7 @@
 #include "kernels/families/launch_attributes.h"
 #include "kernels/families/launch_records.h"
 #include "kernels/families/tensor_boxes.h"
+#include "kernels/families/why_not.h"
 
 namespace gemm {
 namespace {
@@ -187,12 +188,9 @@ class Family final : public KernelFamily {
 
   std::string WhyNot(const Problem& problem, const DeviceInfo& device,
                      int /*config*/) const override {
-    if (problem.dtype != DType::kF32) {
-      return "computes f32, not " + std::string(NameOf(problem.dtype));
-    }
-    if (device.compute_capability != 90) return "needs a device of compute capability 9.0";
-    if (!MayBeSummed(problem, NumericsClass::kDealtChunks)) {
-      return "sums in dealt_chunks, this product in " + std::string(NameOf(NumericsOf(problem)));
+    if (std::string why = WhyNotF32OnHopper(problem, device); !why.empty()) return why;
+    if (std::string why = WhyNotSummed(problem, NumericsClass::kDealtChunks); !why.empty()) {
+      return why;
     }
     if (problem.k > kMostDepth) return "k is more than 2^31 - 33";
     return {};

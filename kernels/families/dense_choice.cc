@@ -5,6 +5,7 @@
 #include <iterator>
 #include <numeric>
 
+#include "kernels/families/aligned_rows.h"
 #include "kernels/families/places.h"
 #include "kernels/families/sum_order.h"
 
@@ -69,17 +70,12 @@ double SharedTurns(const Problem& problem, const DenseGrid& grid) {
   return turns_a + shape.columns * (wraps ? 1 + 31 / columns : 1);
 }
 
-bool By16(const MatrixLayout& layout, int64_t batch_count) {
-  return layout.alignment_bytes % 16 == 0 && layout.ld % 4 == 0 &&
-         (batch_count == 1 || layout.batch_stride % 4 == 0);
-}
-
 // Calls `see` with each grid that fits, until it returns false.
 template <typename See>
 void SeeGrids(const Problem& problem, int multiprocessors, See see) {
   constexpr int64_t kMostTilings = 16;
-  const bool by_16 = problem.n % 4 == 0 && By16(problem.b, problem.batch_count) &&
-                     By16(problem.d, problem.batch_count);
+  const bool by_16 = problem.n % 4 == 0 && HasAlignedRows(problem.b, problem.batch_count) &&
+                     HasAlignedRows(problem.d, problem.batch_count);
   for (int s = 0; s < static_cast<int>(std::size(kDenseShapes)); ++s) {
     const DenseShape& shape = kDenseShapes[s];
     if (shape.width == 4 && !by_16) continue;

@@ -18,6 +18,7 @@
 #include "kernels/families/pack_operands.h"
 #include "kernels/families/sum_order.h"
 #include "kernels/families/tensor_boxes.h"
+#include "kernels/families/why_not.h"
 
 namespace gemm {
 namespace {
@@ -63,14 +64,8 @@ static_assert(std::is_trivially_copyable_v<FfmaRound> && alignof(FfmaRound) <= 1
 
 std::string FfmaFamily::WhyNot(const Problem& problem, const DeviceInfo& device, int config) const {
   const FfmaConfig& ffma = ffma_configs_[config];
-  if (problem.dtype != DType::kF32) {
-    return "computes f32, not " + std::string(NameOf(problem.dtype));
-  }
-  if (device.compute_capability != 90) return "needs a device of compute capability 9.0";
-  if (!MayBeSummed(problem, ffma.numerics)) {
-    return "sums in " + std::string(NameOf(ffma.numerics)) + ", this product in " +
-           std::string(NameOf(NumericsOf(problem)));
-  }
+  if (std::string why = WhyNotF32OnHopper(problem, device); !why.empty()) return why;
+  if (std::string why = WhyNotSummed(problem, ffma.numerics); !why.empty()) return why;
   if (ffma.numerics == NumericsClass::kStreamK &&
       StreamKOrder(problem).tile_m != ffma.shape.tile_m()) {
     return "has tiles of another shape than this product's sum";

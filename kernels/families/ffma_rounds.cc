@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "kernels/families/aligned_rows.h"
 #include "kernels/families/ffma_blocks.h"
 #include "kernels/families/sum_order.h"
 
@@ -15,8 +16,7 @@ namespace {
 // Blocks step through the work by the size of the grid, which must not pass the last int.
 constexpr int64_t kMaxWork = int64_t{1} << 30;
 constexpr int64_t kMaxDepth = (int64_t{1} << 31) - 1024;
-constexpr int64_t kBoxStride = int64_t{1} << 38;  // elements; the copy engine's limit
-constexpr int64_t kBoxSize = int64_t{1} << 32;
+constexpr int64_t kBoxSize = int64_t{1} << 32;  // elements; the copy engine's limit
 
 size_t Aligned(int64_t elements) {
   return (static_cast<size_t>(elements) * sizeof(float) + 255) / 256 * 256;
@@ -25,11 +25,6 @@ size_t Aligned(int64_t elements) {
 // The last tiles are cut along k.
 bool Cuts(NumericsClass numerics) {
   return numerics == NumericsClass::kStreamK || numerics == NumericsClass::kStreamKQuarters;
-}
-
-bool Aligned16(const MatrixLayout& layout, int64_t batch_count) {
-  return layout.alignment_bytes % 16 == 0 && layout.ld % 4 == 0 &&
-         (batch_count == 1 || layout.batch_stride % 4 == 0);
 }
 
 // Whether the configuration takes a product as D^T = B^T A^T, whose sums are the same.
@@ -138,8 +133,7 @@ void FfmaRounds::PackWhatPays() {
 
 // Whether the copy engine can fetch an operand as it lies.
 bool FfmaRounds::IsDirect(int64_t outer, int64_t outer_stride, const MatrixLayout& layout) const {
-  return outer_stride == 1 && Aligned16(layout, problem_.batch_count) && layout.ld < kBoxStride &&
-         layout.batch_stride < kBoxStride && outer <= kBoxSize;
+  return outer_stride == 1 && HasBoxableRows(layout, problem_.batch_count) && outer <= kBoxSize;
 }
 
 // An operand as it lies: by boxes, or by threads.
@@ -244,8 +238,8 @@ double FfmaRounds::packed_elements() const {
 }
 
 bool FfmaRounds::store_16() const {
-  return !turned_ && Aligned16(problem_.d, problem_.batch_count) &&
-         (!ReadsC(problem_) || Aligned16(problem_.c, problem_.batch_count));
+  return !turned_ && HasAlignedRows(problem_.d, problem_.batch_count) &&
+         (!ReadsC(problem_) || HasAlignedRows(problem_.c, problem_.batch_count));
 }
 
 // Cuts are of tiles in another order; panels have whole tiles but for the last.

@@ -26,6 +26,12 @@ inline cudaError_t LoadKernel(const void* kernel, size_t shared_bytes) {
                               static_cast<int>(shared_bytes));
 }
 
+// All of them.
+inline cudaError_t LoadKernels(std::span<const void* const> kernels, size_t shared_bytes) {
+  for (const void* kernel : kernels) GEMM_RETURN_IF_CUDA_ERROR(LoadKernel(kernel, shared_bytes));
+  return cudaSuccess;
+}
+
 // The plan of a launch for each product that is not empty.
 template <typename Record>
 Plan PlanOfEach(std::span<const Problem> problems, int config, int variant) {

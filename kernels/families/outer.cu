@@ -299,10 +299,7 @@ class Family final : public KernelFamily {
   }
 
   cudaError_t Prepare(const DeviceInfo& device) const override {
-    for (const void* function : kFunctions) {
-      GEMM_RETURN_IF_CUDA_ERROR(LoadKernel(function, device.shared_bytes_per_block));
-    }
-    return cudaSuccess;
+    return LoadKernels(kFunctions, device.shared_bytes_per_block);
   }
 
   Plan MakePlan(std::span<const Problem> problems, const DeviceInfo& device,

@@ -4,6 +4,7 @@
 
 #include "kernels/families/cost_model.h"
 #include "kernels/families/sum_order.h"
+#include "kernels/families/why_not.h"
 
 namespace gemm {
 namespace {
@@ -42,9 +43,7 @@ int64_t ShiftedColumns(const Problem& problem) { return problem.n + kOuterSector
 }  // namespace
 
 std::string WhyNotOuter(const Problem& problem, const DeviceInfo& device) {
-  if (problem.dtype != DType::kF32) {
-    return "computes f32, not " + std::string(NameOf(problem.dtype));
-  }
+  if (std::string why = WhyNotF32(problem); !why.empty()) return why;
   const int64_t k = DepthOf(problem);
   if (k > kOuterDepth) {
     return "k is " + std::to_string(k) + ", more than " + std::to_string(kOuterDepth);

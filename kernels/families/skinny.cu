@@ -28,10 +28,10 @@
 // block has few products of k; else it is copied first to where its rows are aligned, while the
 // first boxes of the matrix are under way. Up to 8 rows, for a tile of 64 x 64, which `deep`
 // computes where there is an engine, and where none is or matrices of a batch are shifted by
-// different distances, cp.async copies shifted rows, and x an element at a time. One row of x has
-// kernels without a ring (skinny_lines.cu), but for an aligned matrix with k not contiguous;
-// batches whose strips fill the device have blocks that go on from strip to strip
-// (skinny_batch.cu). The same bits either way.
+// different distances, cp.async copies shifted rows, and x an element at a time. One row of a
+// ragged matrix, and a single result, have kernels without a ring (skinny_lines.cu); batches whose
+// strips fill the device have blocks that go on from strip to strip (skinny_batch.cu). The same
+// bits either way.
 //
 // Lanes are added by shuffles, warps through shared memory. k is cut into chunks where strips of j
 // do not fill the device, of more than 16 rows also of those strips alone that are left over when
@@ -77,6 +77,7 @@
 #include "kernels/families/skinny_cut.h"
 #include "kernels/families/skinny_lines.h"
 #include "kernels/families/tensor_boxes.h"
+#include "kernels/families/why_not.h"
 
 namespace gemm {
 namespace {
@@ -347,14 +348,13 @@ class Family final : public KernelFamily {
   std::span<const KernelConfig> configs() const override { return kConfigs; }
 
   std::string WhyNot(const Problem& problem, const DeviceInfo& device, int config) const override {
-    if (problem.dtype != DType::kF32) {
-      return "computes f32, not " + std::string(NameOf(problem.dtype));
+    if (std::string why =
+            config == kClusters ? WhyNotF32OnHopper(problem, device) : WhyNotF32(problem);
+        !why.empty()) {
+      return why;
     }
-    if (config == kClusters && device.compute_capability != 90) {
-      return "needs a device of compute capability 9.0";
-    }
-    if (NumericsOf(problem) != NumericsClass::kChunkedLanes) {
-      return "sums in chunked_lanes, this product in " + std::string(NameOf(NumericsOf(problem)));
+    if (std::string why = WhyNotSummed(problem, NumericsClass::kChunkedLanes); !why.empty()) {
+      return why;
     }
     const SkinnyCut cut = CutOf(problem, device, config);
     if (cut.Blocks() > kMaxGridX) return "n or m needs more than 2^31 - 1 blocks";

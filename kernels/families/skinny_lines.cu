@@ -14,6 +14,7 @@
 
 #include "kernels/cuda_status.h"
 #include "kernels/families/launch_attributes.h"
+#include "kernels/families/launch_records.h"
 #include "kernels/families/skinny_lines.h"
 #include "kernels/families/strided_gemm.cuh"
 #include "kernels/ptx/cluster.cuh"
@@ -204,13 +205,15 @@ __device__ __forceinline__ float AddChunksOfRow(const float* sums, int chunks) {
   for (int c = 1; c < chunks; ++c) total = __fadd_rn(total, sums[c]);
   return total;
 }
+
 // Of a single result, in lanes.
 __device__ __forceinline__ float AddChunksOfOne(const float* sums, int chunks) {
   const int thread = static_cast<int>(threadIdx.x) % kDeepChunkLanes;
   float lane = thread < chunks ? sums[thread] : 0.0F;
 #pragma unroll 4
-  for (int c = thread + kDeepChunkLanes; c < chunks; c += kDeepChunkLanes)
+  for (int c = thread + kDeepChunkLanes; c < chunks; c += kDeepChunkLanes) {
     lane = __fadd_rn(lane, sums[c]);
+  }
   float total = __shfl_sync(0xffffffff, lane, 0);
 #pragma unroll
   for (int i = 1; i < kDeepChunkLanes; ++i) {
@@ -447,9 +450,7 @@ cudaError_t PrepareSkinnyLines(bool clusters, size_t lone_shared_bytes) {
   GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, SkinnyDots));
   GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, SkinnyDotTotal));
   if (!clusters) return cudaSuccess;
-  GEMM_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(&attributes, SkinnyLine));
-  return cudaFuncSetAttribute(SkinnyLine, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                              static_cast<int>(lone_shared_bytes));
+  return LoadKernel(reinterpret_cast<const void*>(&SkinnyLine), lone_shared_bytes);
 }
 
 cudaError_t LaunchSkinnyDots(const SkinnyGemm& g, unsigned planes, cudaStream_t stream) {

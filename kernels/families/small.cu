@@ -39,6 +39,7 @@
 #include "kernels/families/small_shapes.h"
 #include "kernels/families/small_tile.cuh"
 #include "kernels/families/sum_order.h"
+#include "kernels/families/why_not.h"
 
 namespace gemm {
 namespace {
@@ -218,13 +219,8 @@ class Family final : public KernelFamily {
 
   std::string WhyNot(const Problem& problem, const DeviceInfo& device, int index) const override {
     const Config& config = kConfigs[index];
-    if (problem.dtype != DType::kF32) {
-      return "computes f32, not " + std::string(NameOf(problem.dtype));
-    }
-    if (!MayBeSummed(problem, config.numerics)) {
-      return "sums in " + std::string(NameOf(config.numerics)) + ", this product in " +
-             std::string(NameOf(NumericsOf(problem)));
-    }
+    if (std::string why = WhyNotF32(problem); !why.empty()) return why;
+    if (std::string why = WhyNotSummed(problem, config.numerics); !why.empty()) return why;
     const SmallShape& largest = kSmallShapes[config.first_shape + config.shapes - 1];
     for (int s = config.first_shape; s < config.first_shape + config.shapes; ++s) {
       if (static_cast<size_t>(kSmallShapes[s].shared_bytes()) > device.shared_bytes_per_block) {

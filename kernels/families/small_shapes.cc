@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/families/aligned_rows.h"
 #include "kernels/families/cost_model.h"
 #include "kernels/families/sum_order.h"
 
@@ -29,8 +30,7 @@ constexpr Cost kCosts[kSmallShapeCount] = {
 
 // Whether rows come 16 bytes at a time: they lie along the right index, and aligned.
 bool By16(const MatrixLayout& layout, bool along, int64_t batch_count) {
-  return along && layout.alignment_bytes % 16 == 0 && layout.ld % 4 == 0 &&
-         (batch_count == 1 || layout.batch_stride % 4 == 0);
+  return along && HasAlignedRows(layout, batch_count);
 }
 
 // Products of a tile whose stages are not whole.

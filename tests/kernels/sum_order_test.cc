@@ -195,42 +195,40 @@ TEST(SumOrder, DealsOutChunksByTheDeviceThatTheyFill) {
   EXPECT_FALSE(may(64, 64, 65536, DType::kF64));
 }
 
+LaneOrder OrderOf(int64_t m, int64_t n, int64_t k) {
+  return LaneOrder(DenseProblem(DType::kF32, m, n, k));
+}
+
 // Strips that fill whole waves have all of k, and those left over are cut.
 TEST(SumOrder, LeavesLanesOfWholeWavesUncut) {
-  const auto order = [](int64_t m, int64_t n, int64_t k) {
-    return LaneOrder(DenseProblem(DType::kF32, m, n, k));
-  };
-  EXPECT_EQ(order(35, 8457, 4096).strips, 133);
-  EXPECT_EQ(order(35, 8457, 4096).whole_strips, 132);
-  EXPECT_EQ(order(35, 8457, 4096).LengthAt(131, 4096), 4096);
-  EXPECT_EQ(order(35, 8457, 4096).LengthAt(132, 4096), 256);
-  EXPECT_EQ(order(32, 14336, 4096).whole_strips, 132);
-  EXPECT_EQ(order(32, 4096, 4096).whole_strips, 0);
+  EXPECT_EQ(OrderOf(35, 8457, 4096).strips, 133);
+  EXPECT_EQ(OrderOf(35, 8457, 4096).whole_strips, 132);
+  EXPECT_EQ(OrderOf(35, 8457, 4096).LengthAt(131, 4096), 4096);
+  EXPECT_EQ(OrderOf(35, 8457, 4096).LengthAt(132, 4096), 256);
+  EXPECT_EQ(OrderOf(32, 14336, 4096).whole_strips, 132);
+  EXPECT_EQ(OrderOf(32, 4096, 4096).whole_strips, 0);
   // One wave of strips of 64.
-  EXPECT_EQ(order(32, 8448, 4096).whole_strips, 0);
-  EXPECT_EQ(order(32, 8448, 4096).chunks, 1);
-  EXPECT_EQ(order(8, 14336, 4096).whole_strips, 0);
+  EXPECT_EQ(OrderOf(32, 8448, 4096).whole_strips, 0);
+  EXPECT_EQ(OrderOf(32, 8448, 4096).chunks, 1);
+  EXPECT_EQ(OrderOf(8, 14336, 4096).whole_strips, 0);
 }
 
 // Strips of 16 that fit one wave have all of k, unless chunks of them do too, or k is so long that
 // wide strips in chunks take less time.
 TEST(SumOrder, TakesNarrowStripsOfLanesWhereTheyFitAWave) {
-  const auto order = [](int64_t m, int64_t n, int64_t k) {
-    return LaneOrder(DenseProblem(DType::kF32, m, n, k));
-  };
-  EXPECT_EQ(order(1760, 32, 1760).strip, 16);
-  EXPECT_EQ(order(1760, 32, 1760).strips, 110);
-  EXPECT_EQ(order(1760, 32, 1760).chunks, 1);
-  EXPECT_EQ(order(17, 2112, 1000).strips, 132);
-  EXPECT_EQ(order(17, 2113, 1000).strip, 64);
-  EXPECT_EQ(order(953, 19, 1125).strip, 16);
-  EXPECT_EQ(order(953, 19, 1125).chunks, 2);
-  EXPECT_EQ(order(19, 266, 2807).strips, 17);
-  EXPECT_EQ(order(19, 266, 2807).chunks, 6);
-  EXPECT_EQ(order(31, 59, 7098).chunks, 28);
-  EXPECT_EQ(order(16, 1760, 1760).strip, 32);
-  EXPECT_EQ(order(33, 1760, 1760).strip, 64);
-  EXPECT_EQ(order(32, 1760, 100000).strip, 64);
+  EXPECT_EQ(OrderOf(1760, 32, 1760).strip, 16);
+  EXPECT_EQ(OrderOf(1760, 32, 1760).strips, 110);
+  EXPECT_EQ(OrderOf(1760, 32, 1760).chunks, 1);
+  EXPECT_EQ(OrderOf(17, 2112, 1000).strips, 132);
+  EXPECT_EQ(OrderOf(17, 2113, 1000).strip, 64);
+  EXPECT_EQ(OrderOf(953, 19, 1125).strip, 16);
+  EXPECT_EQ(OrderOf(953, 19, 1125).chunks, 2);
+  EXPECT_EQ(OrderOf(19, 266, 2807).strips, 17);
+  EXPECT_EQ(OrderOf(19, 266, 2807).chunks, 6);
+  EXPECT_EQ(OrderOf(31, 59, 7098).chunks, 28);
+  EXPECT_EQ(OrderOf(16, 1760, 1760).strip, 32);
+  EXPECT_EQ(OrderOf(33, 1760, 1760).strip, 64);
+  EXPECT_EQ(OrderOf(32, 1760, 100000).strip, 64);
 }
 
 TEST(SumOrder, StreamKSharesEveryCutTileWhole) {
