@@ -362,7 +362,9 @@ class Family final : public KernelFamily {
         kMaxGridX - kLaneRound) {
       return "k has chunks of 2^31 or more";
     }
-    const size_t shared_bytes = KernelFor(cut).shared_bytes;
+    // A single result has no ring, wherever its operands lie. Other rows ask for one though some
+    // kernels have none, since their class may not depend on how they lie.
+    const size_t shared_bytes = cut.rows * cut.length == 1 ? 0 : KernelFor(cut).shared_bytes;
     if (shared_bytes > device.shared_bytes_per_block) {
       return "needs " + std::to_string(shared_bytes) + " bytes of shared memory a block";
     }

@@ -241,6 +241,27 @@ TEST(Families, SumLanesWithinABoundedWorkspace) {
   }
 }
 
+// Single results come from registers, so that they need no room for a ring; rows do, and say so.
+TEST(Families, SumSingleResultsWithoutSharedMemory) {
+  DeviceInfo little = Portable(H200());
+  little.shared_bytes_per_block = size_t{99} << 10;
+  const auto why_not = [&](int64_t n, int32_t alignment_bytes) {
+    Problem problem = DenseProblem(DType::kF32, 1, n, 5001);
+    problem.a.alignment_bytes = problem.b.alignment_bytes = alignment_bytes;
+    std::string found = "no such kernel";
+    ForEachKernel(DType::kF32, [&](const KernelFamily& family, int config) {
+      if (family.configs()[config].name == "skinny_f32_lanes") {
+        found = family.WhyNot(problem, little, config);
+      }
+    });
+    return found;
+  };
+  for (const int32_t alignment_bytes : {4, 256}) {
+    EXPECT_EQ(why_not(1, alignment_bytes), "");
+    EXPECT_NE(why_not(4096, alignment_bytes).find("bytes of shared memory"), std::string::npos);
+  }
+}
+
 // A narrow operand whose rows are not aligned is copied to where they are, for boxes. Operands may
 // lie better than the problem says, so there is room wherever they might be.
 TEST(Families, KeepRoomToPackANarrowOperand) {
