@@ -24,6 +24,12 @@ struct ShapeResult {
   std::vector<Row> rows;
   Row peer;  // without a name: it has none
   std::string reason;
+
+  // 0 where either has no time.
+  double TimesPeer(const Row& row) const {
+    const double peer_seconds = peer.seconds.median;
+    return peer_seconds > 0 && row.seconds.median > 0 ? peer_seconds / row.seconds.median : 0;
+  }
 };
 
 cudaError_t Measure(Session& session, const Flags& flags, const Problem& problem,
@@ -85,67 +91,63 @@ cudaError_t Measure(Session& session, const Flags& flags, const Problem& problem
   return cudaSuccess;
 }
 
+// Prints a row and records it. False: there is no time, since it failed its check.
+bool Report(Session& session, const BenchShape& shape, const Problem& problem,
+            const ShapeResult& result, const Row& row, bool is_peer) {
+  if (row.name.empty()) {
+    std::printf("%-22s %-30s %s\n", NameOf(shape).c_str(), "(peer)", row.fault.c_str());
+    return true;
+  }
+  if (row.seconds.median <= 0) {
+    std::printf("%-22s %-30s FAILED its check: %s\n", NameOf(shape).c_str(), row.name.c_str(),
+                row.fault.c_str());
+    return false;
+  }
+  const double us = 1e6 * row.seconds.median;
+  const double tflops = 1e-12 * FlopCount(problem) / row.seconds.median;
+  const double ratio = result.TimesPeer(row);
+  std::printf("%-22s %-30s %11.2f %9.3f %6.1f%% %7.3f  %s\n", NameOf(shape).c_str(),
+              row.name.c_str(), us, tflops, 100 * row.seconds.spread(), ratio,
+              is_peer      ? "peer"
+              : row.chosen ? result.reason.c_str()
+                           : "");
+  session.log().Write({{"kind", is_peer ? "peer" : "kernel"},
+                       {"dtype", std::string(NameOf(problem.dtype))},
+                       {"shape", NameOf(shape)},
+                       {"kernel", row.name},
+                       {"chosen", row.chosen},
+                       {"reason", row.chosen ? result.reason : ""},
+                       {"us", us},
+                       {"spread", row.seconds.spread()},
+                       {"tflops", tflops},
+                       {"times_peer", ratio}});
+  return true;
+}
+
 }  // namespace
 
 int RunBench(const Flags& flags) {
-  std::string fault;
-  const std::vector<BenchShape> shapes = ReadShapes(flags.shapes, flags.words, &fault);
-  if (!fault.empty()) return Refuse(fault);
   Session session(flags);
-  if (fault = session.Open(); !fault.empty()) return Refuse(fault);
+  if (const std::string fault = session.OpenWithShapes(); !fault.empty()) return Refuse(fault);
 
   int failed = 0;
   for (DType dtype : DTypes(flags)) {
     std::vector<double> ratios;
     std::printf("%-22s %-30s %11s %9s %7s %7s  %s\n", std::string(NameOf(dtype)).c_str(), "kernel",
                 "us", "TFLOP/s", "spread", "x peer", "chosen by, or the peer's way");
-    for (const BenchShape& shape : shapes) {
-      if (!session.HasTime()) break;
-      const Problem problem = BenchProblem(shape, dtype);
-      if (const auto invalid = Validate(problem)) {
-        return Refuse(NameOf(shape) + ": " + invalid->field + " " + invalid->message);
-      }
-      ShapeResult result;
-      if (const cudaError_t error = Measure(session, flags, problem, &result);
-          error != cudaSuccess) {
-        return Refuse(NameOf(shape) + ": " + CudaErrorText(error));
-      }
-      const auto print = [&](const Row& row, bool is_peer) {
-        if (row.name.empty()) {
-          std::printf("%-22s %-30s %s\n", NameOf(shape).c_str(), "(peer)", row.fault.c_str());
-          return;
-        }
-        if (row.seconds.median <= 0) {
-          ++failed;
-          std::printf("%-22s %-30s FAILED its check: %s\n", NameOf(shape).c_str(), row.name.c_str(),
-                      row.fault.c_str());
-          return;
-        }
-        const double us = 1e6 * row.seconds.median;
-        const double tflops = 1e-12 * FlopCount(problem) / row.seconds.median;
-        const double peer = result.peer.seconds.median;
-        const double ratio = peer > 0 ? peer / row.seconds.median : 0;
-        std::printf("%-22s %-30s %11.2f %9.3f %6.1f%% %7.3f  %s\n", NameOf(shape).c_str(),
-                    row.name.c_str(), us, tflops, 100 * row.seconds.spread(), ratio,
-                    is_peer      ? "peer"
-                    : row.chosen ? result.reason.c_str()
-                                 : "");
-        session.log().Write({{"kind", is_peer ? "peer" : "kernel"},
-                             {"dtype", std::string(NameOf(dtype))},
-                             {"shape", NameOf(shape)},
-                             {"kernel", row.name},
-                             {"chosen", row.chosen},
-                             {"reason", row.chosen ? result.reason : ""},
-                             {"us", us},
-                             {"spread", row.seconds.spread()},
-                             {"tflops", tflops},
-                             {"times_peer", ratio}});
-        if (row.chosen && ratio > 0) ratios.push_back(ratio);
-      };
-      for (const Row& row : result.rows) print(row, false);
-      print(result.peer, true);
-      std::fflush(stdout);
-    }
+    const std::string fault =
+        session.ForEachShape(dtype, [&](const BenchShape& shape, const Problem& problem) {
+          ShapeResult result;
+          GEMM_RETURN_IF_CUDA_ERROR(Measure(session, flags, problem, &result));
+          for (const Row& row : result.rows) {
+            if (!Report(session, shape, problem, result, row, false)) ++failed;
+            const double ratio = result.TimesPeer(row);
+            if (row.chosen && ratio > 0) ratios.push_back(ratio);
+          }
+          if (!Report(session, shape, problem, result, result.peer, true)) ++failed;
+          return cudaSuccess;
+        });
+    if (!fault.empty()) return Refuse(fault);
     if (!ratios.empty()) {
       const double mean = GeometricMean(ratios);
       const double worst = *std::min_element(ratios.begin(), ratios.end());

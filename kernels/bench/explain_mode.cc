@@ -23,9 +23,6 @@ int RunExplain(const Flags& flags) {
   }
   for (DType dtype : dtypes) {
     const Problem problem = BenchProblem(shapes.front(), dtype);
-    if (const auto invalid = Validate(problem)) {
-      return Refuse(invalid->field + " " + invalid->message);
-    }
     std::printf("%s %s on %s: %s", std::string(NameOf(dtype)).c_str(),
                 NameOf(shapes.front()).c_str(), device.name.c_str(),
                 ExplanationText(problem, device, Families(), table).c_str());

@@ -150,11 +150,8 @@ int Replay(const Flags& flags) {
 
 int RunRegret(const Flags& flags) {
   if (!flags.from.empty()) return Replay(flags);
-  std::string fault;
-  const std::vector<BenchShape> shapes = ReadShapes(flags.shapes, flags.words, &fault);
-  if (!fault.empty()) return Refuse(fault);
   Session session(flags);
-  if (fault = session.Open(); !fault.empty()) return Refuse(fault);
+  if (const std::string fault = session.OpenWithShapes(); !fault.empty()) return Refuse(fault);
 
   MeasureOptions options;
   // Better looks than tuning takes, and at everything that the device can run.
@@ -164,29 +161,16 @@ int RunRegret(const Flags& flags) {
   int faults = 0;
   Regrets regrets(session.device(), session.families(), 0, &session.log());
   for (DType dtype : DTypes(flags)) {
-    for (const BenchShape& shape : shapes) {
-      if (!session.HasTime()) break;
-      std::vector<KernelTime> times;
-      if (const cudaError_t error = MeasureKernels(session.bench(), BenchProblem(shape, dtype),
-                                                   session.families(), options, &times);
-          error != cudaSuccess) {
-        return Refuse(NameOf(shape) + ": " + CudaErrorText(error));
-      }
-      ShapeTimes record{dtype, shape, {}};
-      for (const KernelTime& time : times) {
-        const std::string name(time.kernel.get().name);
-        if (!time.fault.empty()) {
-          ++faults;
-          std::printf("%s %s FAILED its check: %s\n", NameOf(shape).c_str(), name.c_str(),
-                      time.fault.c_str());
-          continue;
-        }
-        record.kernels.push_back({name, 1e6 * time.seconds.median});
-      }
-      session.log().WriteText(ToJsonLines(record));
-      regrets.Judge(record, session.selector());
-      std::fflush(stdout);
-    }
+    const std::string fault =
+        session.ForEachShape(dtype, [&](const BenchShape& shape, const Problem&) {
+          constexpr bool kWithRough = true;
+          ShapeTimes record;
+          GEMM_RETURN_IF_CUDA_ERROR(
+              MeasureShape(session, dtype, shape, options, kWithRough, &record, &faults));
+          regrets.Judge(record, session.selector());
+          return cudaSuccess;
+        });
+    if (!fault.empty()) return Refuse(fault);
   }
   regrets.Print(flags.no_table);
   return faults == 0 ? 0 : 1;

@@ -62,28 +62,19 @@ cudaError_t Repeat(Session& session, const KernelRef& kernel, const Problem& pro
   return cudaMemcpy(&repeats->different, count.data(), sizeof(unsigned), cudaMemcpyDeviceToHost);
 }
 
-// How many kernels failed, or -1 with what stands in the way in `fault`.
-int RepeatKernels(Session& session, const Flags& flags, const BenchShape& shape, DType dtype,
-                  std::string* fault) {
-  const Problem problem = BenchProblem(shape, dtype);
-  if (const auto invalid = Validate(problem)) {
-    *fault = NameOf(shape) + ": " + invalid->field + " " + invalid->message;
-    return -1;
-  }
+cudaError_t RepeatKernels(Session& session, const Flags& flags, const BenchShape& shape,
+                          const Problem& problem, int* failed) {
   Workbench& bench = session.bench();
   ResultCheck check;
-  cudaError_t error = bench.arena().Create(problem, bench.device(), 1, bench.stream());
-  if (error == cudaSuccess) error = check.Create(problem, bench.arena(), kSamples);
+  GEMM_RETURN_IF_CUDA_ERROR(bench.arena().Create(problem, bench.device(), 1, bench.stream()));
+  GEMM_RETURN_IF_CUDA_ERROR(check.Create(problem, bench.arena(), kSamples));
   const double seconds = flags.shape_seconds > 0 ? flags.shape_seconds : kKernelSeconds;
-  int failed = 0;
   for (const Candidate& candidate : session.selector().Explain(problem, {}).candidates) {
-    if (error != cudaSuccess) break;
     const std::string name(candidate.kernel.get().name);
     if (!candidate.why_not.empty() || (!flags.kernel.empty() && name != flags.kernel)) continue;
     Repeats repeats;
-    error = Repeat(session, candidate.kernel, problem, check, seconds, &repeats);
-    if (error != cudaSuccess) break;
-    if (!repeats.fault.empty() || repeats.different != 0) ++failed;
+    GEMM_RETURN_IF_CUDA_ERROR(Repeat(session, candidate.kernel, problem, check, seconds, &repeats));
+    if (!repeats.fault.empty() || repeats.different != 0) ++*failed;
     if (!repeats.fault.empty()) {
       std::printf("%-22s %-40s FAILED its check: %s\n", NameOf(shape).c_str(), name.c_str(),
                   repeats.fault.c_str());
@@ -93,34 +84,28 @@ int RepeatKernels(Session& session, const Flags& flags, const BenchShape& shape,
                   repeats.different);
     }
     session.log().Write({{"kind", "repeat"},
-                         {"dtype", std::string(NameOf(dtype))},
+                         {"dtype", std::string(NameOf(problem.dtype))},
                          {"shape", NameOf(shape)},
                          {"kernel", name},
                          {"fault", repeats.fault},
                          {"compared", repeats.compared},
                          {"different", repeats.different}});
   }
-  if (error == cudaSuccess) return failed;
-  *fault = NameOf(shape) + ": " + CudaErrorText(error);
-  return -1;
+  return cudaSuccess;
 }
 
 }  // namespace
 
 int RunRepeat(const Flags& flags) {
-  std::string fault;
-  const std::vector<BenchShape> shapes = ReadShapes(flags.shapes, flags.words, &fault);
-  if (!fault.empty()) return Refuse(fault);
   Session session(flags);
-  if (fault = session.Open(); !fault.empty()) return Refuse(fault);
+  if (const std::string fault = session.OpenWithShapes(); !fault.empty()) return Refuse(fault);
   int failed = 0;
   for (DType dtype : DTypes(flags)) {
-    for (const BenchShape& shape : shapes) {
-      if (!session.HasTime()) break;
-      const int of_shape = RepeatKernels(session, flags, shape, dtype, &fault);
-      if (of_shape < 0) return Refuse(fault);
-      failed += of_shape;
-    }
+    const std::string fault =
+        session.ForEachShape(dtype, [&](const BenchShape& shape, const Problem& problem) {
+          return RepeatKernels(session, flags, shape, problem, &failed);
+        });
+    if (!fault.empty()) return Refuse(fault);
   }
   std::printf("%d failed\n", failed);
   return failed == 0 ? 0 : 1;

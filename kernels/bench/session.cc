@@ -117,6 +117,24 @@ std::string Session::Open() {
   return {};
 }
 
+std::string Session::OpenWithShapes() {
+  std::string fault;
+  shapes_ = ReadShapes(flags_.shapes, flags_.words, &fault);
+  return fault.empty() ? Open() : fault;
+}
+
+std::string Session::ForEachShape(
+    DType dtype, const std::function<cudaError_t(const BenchShape&, const Problem&)>& body) {
+  for (const BenchShape& shape : shapes_) {
+    if (!HasTime()) break;
+    if (const cudaError_t error = body(shape, BenchProblem(shape, dtype)); error != cudaSuccess) {
+      return NameOf(shape) + ": " + CudaErrorText(error);
+    }
+    std::fflush(stdout);
+  }
+  return {};
+}
+
 bool Session::HasTime() {
   if (elapsed() < flags_.budget) return true;
   if (!said_) std::printf("the budget of %.0f s is spent: the rest is left out\n", flags_.budget);
@@ -126,6 +144,27 @@ bool Session::HasTime() {
 
 double Session::elapsed() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+}
+
+cudaError_t MeasureShape(Session& session, DType dtype, const BenchShape& shape,
+                         const MeasureOptions& options, bool with_rough, ShapeTimes* record,
+                         int* faults) {
+  *record = {dtype, shape, {}};
+  std::vector<KernelTime> times;
+  GEMM_RETURN_IF_CUDA_ERROR(MeasureKernels(session.bench(), BenchProblem(shape, dtype),
+                                           session.families(), options, &times));
+  for (const KernelTime& time : times) {
+    const std::string name(time.kernel.get().name);
+    if (!time.fault.empty()) {
+      ++*faults;
+      std::printf("%s %s FAILED its check: %s\n", NameOf(shape).c_str(), name.c_str(),
+                  time.fault.c_str());
+      continue;
+    }
+    if (with_rough || !time.rough) record->kernels.push_back({name, 1e6 * time.seconds.median});
+  }
+  session.log().WriteText(ToJsonLines(*record));
+  return cudaSuccess;
 }
 
 cudaError_t FindPeerWay(Session& session, const Problem& problem, ResultCheck& check,

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -12,8 +13,10 @@
 #include <vector>
 
 #include "kernels/bench/measure.h"
+#include "kernels/bench/measured_times.h"
 #include "kernels/bench/modes.h"
 #include "kernels/bench/peer.h"
+#include "kernels/bench/shape_lists.h"
 #include "kernels/device_info.h"
 #include "kernels/select.h"
 
@@ -57,6 +60,11 @@ class Session {
 
   // Empty, or what stands in the way.
   std::string Open();
+  // The same, with the products that the flags name. Then body of each of them, while there is
+  // time: empty, or which could not be run and why.
+  std::string OpenWithShapes();
+  std::string ForEachShape(
+      DType dtype, const std::function<cudaError_t(const BenchShape&, const Problem&)>& body);
 
   const DeviceInfo& device() const { return device_; }
   std::span<const KernelFamily* const> families() const { return families_; }
@@ -82,7 +90,14 @@ class Session {
   std::optional<Workbench> bench_;
   std::unique_ptr<Peer> peer_;
   RunLog log_;
+  std::vector<BenchShape> shapes_;
 };
+
+// The times of a product's kernels, recorded. Those that fail their check are told and counted; of
+// those that were timed only roughly `with_rough` keeps the times.
+[[nodiscard]] cudaError_t MeasureShape(Session& session, DType dtype, const BenchShape& shape,
+                                       const MeasureOptions& options, bool with_rough,
+                                       ShapeTimes* record, int* faults);
 
 // The peer's fastest way for the product on the arena's sets, checked by samples.
 struct PeerWay {

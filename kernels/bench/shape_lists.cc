@@ -11,6 +11,7 @@ namespace gemm {
 namespace {
 
 constexpr int kRandomCount = 60;
+constexpr int64_t kMostRandom = 1'000'000;
 // A random product stays below these: a run has seconds, not hours.
 constexpr double kMaxRandomFlops = 2e11;
 constexpr double kMaxRandomElements = 1e8;
@@ -121,6 +122,32 @@ std::vector<BenchShape> Affordable(int count, Next next) {
     shapes.push_back(shape);
   }
   return shapes;
+}
+
+// The list of that name.
+std::vector<BenchShape> FromList(const std::string& list, std::string* fault) {
+  if (list == "list") return TargetShapes();
+  if (list == "deepbench") return DeepBenchShapes();
+  if (list == "golden") return GoldenShapes();
+  using std::literals::string_view_literals::operator""sv;
+  for (const auto& [name, shapes] :
+       {std::pair("random:"sv, &RandomShapes), std::pair("spread:"sv, &SpreadShapes)}) {
+    if (!list.starts_with(name)) continue;
+    const std::string_view rest = std::string_view(list).substr(name.size());
+    const size_t colon = rest.find(':');
+    const auto seed = Number(rest.substr(0, colon));
+    const auto count = colon == std::string_view::npos ? std::optional<int64_t>(kRandomCount)
+                                                       : Number(rest.substr(colon + 1));
+    if (!seed || !count) continue;
+    if (*count <= kMostRandom) {
+      return shapes(static_cast<uint64_t>(*seed), static_cast<int>(*count));
+    }
+    *fault = "--shapes is '" + list + "'; COUNT is at most " + std::to_string(kMostRandom);
+    return {};
+  }
+  *fault = "--shapes is '" + list +
+           "'; take list, deepbench, golden, random:SEED[:COUNT], spread:SEED[:COUNT]";
+  return {};
 }
 
 std::vector<BenchShape> FromWords(std::span<const std::string> words, std::string* fault) {
@@ -280,28 +307,19 @@ std::vector<BenchShape> GoldenShapes() {
 
 std::vector<BenchShape> ReadShapes(const std::string& list, std::span<const std::string> words,
                                    std::string* fault) {
-  if (list.empty()) return FromWords(words, fault);
-  if (!words.empty()) {
+  if (!list.empty() && !words.empty()) {
     *fault = "name shapes or a list, not both";
     return {};
   }
-  if (list == "list") return TargetShapes();
-  if (list == "deepbench") return DeepBenchShapes();
-  if (list == "golden") return GoldenShapes();
-  using std::literals::string_view_literals::operator""sv;
-  for (const auto& [name, shapes] :
-       {std::pair("random:"sv, &RandomShapes), std::pair("spread:"sv, &SpreadShapes)}) {
-    if (!list.starts_with(name)) continue;
-    const std::string_view rest = std::string_view(list).substr(name.size());
-    const size_t colon = rest.find(':');
-    const auto seed = Number(rest.substr(0, colon));
-    const auto count = colon == std::string_view::npos ? std::optional<int64_t>(kRandomCount)
-                                                       : Number(rest.substr(colon + 1));
-    if (seed && count) return shapes(static_cast<uint64_t>(*seed), static_cast<int>(*count));
+  std::vector<BenchShape> shapes = list.empty() ? FromWords(words, fault) : FromList(list, fault);
+  for (const BenchShape& shape : shapes) {
+    // The wider type: what it may span, the other may.
+    if (const auto invalid = Validate(BenchProblem(shape, DType::kF64))) {
+      *fault = NameOf(shape) + ": " + invalid->field + " " + invalid->message;
+      return {};
+    }
   }
-  *fault = "--shapes is '" + list +
-           "'; take list, deepbench, golden, random:SEED[:COUNT], spread:SEED[:COUNT]";
-  return {};
+  return shapes;
 }
 
 }  // namespace gemm

@@ -47,7 +47,7 @@ std::vector<BenchShape> GoldenShapes();
 
 // "list", "deepbench", "golden", "random:SEED", "spread:SEED" or either with ":COUNT"; or the words
 // that each name one shape, or three numbers m n k. Nothing and a reason in `fault` when they say
-// neither.
+// neither, or name a product that is too large in one of the types.
 std::vector<BenchShape> ReadShapes(const std::string& list, std::span<const std::string> words,
                                    std::string* fault);
 

@@ -147,22 +147,11 @@ cudaError_t MeasureAll(Session& session, const Flags& flags, std::vector<ShapeTi
     size_t done = 0;
     for (const BenchShape& shape : products) {
       if (!session.HasTime()) break;
-      std::vector<KernelTime> times;
-      GEMM_RETURN_IF_CUDA_ERROR(MeasureKernels(session.bench(), BenchProblem(shape, dtype),
-                                               session.families(), options, &times));
-      ShapeTimes record{dtype, shape, {}};
-      for (const KernelTime& time : times) {
-        const std::string name(time.kernel.get().name);
-        if (!time.fault.empty()) {
-          ++*faults;
-          std::printf("%s %s FAILED its check: %s\n", NameOf(shape).c_str(), name.c_str(),
-                      time.fault.c_str());
-          continue;
-        }
-        // What was only looked at is no measurement.
-        if (!time.rough) record.kernels.push_back({name, 1e6 * time.seconds.median});
-      }
-      session.log().WriteText(ToJsonLines(record));
+      // What was only looked at is no measurement.
+      constexpr bool kWithRough = false;
+      ShapeTimes record;
+      GEMM_RETURN_IF_CUDA_ERROR(
+          MeasureShape(session, dtype, shape, options, kWithRough, &record, faults));
       all->push_back(std::move(record));
       ++done;
     }

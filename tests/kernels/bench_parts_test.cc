@@ -73,11 +73,23 @@ TEST(BenchShapes, WordsAreThreeNumbersOrShapes) {
   fault.clear();
   EXPECT_TRUE(ReadShapes("list", shapes, &fault).empty());
   EXPECT_NE(fault, "");
-  for (const char* list :
-       {"lists", "random", "random:", "random:x", "random:1:", "random:1:x", "spread:"}) {
+  for (const char* list : {"lists", "random", "random:", "random:x", "random:1:", "random:1:x",
+                           "spread:", "random:1:4294967296", "spread:1:1000001"}) {
     fault.clear();
     EXPECT_TRUE(ReadShapes(list, {}, &fault).empty()) << list;
     EXPECT_NE(fault, "") << list;
+  }
+  // Too large to count, in either type or in f64 alone, among others or by itself.
+  for (const std::string& large :
+       {std::string("3037000500x3037000500x1"), std::string("1x1x1152921504606846976"),
+        std::string("8x8x8b2147483648")}) {
+    for (const std::vector<std::string>& words :
+         {std::vector{large}, std::vector<std::string>{"4x4x4", large}}) {
+      fault.clear();
+      EXPECT_TRUE(ReadShapes("", words, &fault).empty()) << large;
+      EXPECT_TRUE(fault.starts_with(large + ": ")) << fault;
+      EXPECT_NE(fault.find("at most"), std::string::npos) << fault;
+    }
   }
 }
 
