@@ -257,6 +257,7 @@ void ServerImpl::AddGauges() {
       .queue_problems = [=, this] { return number(engine_->queued_problems()); },
       .queue_bytes = [=, this] { return number(engine_->queued_bytes()); },
       .queue_flops = [this] { return engine_->queued_flops(); },
+      .running_problems = [=, this] { return number(engine_->running_problems()); },
       .host_memory_used_bytes = [=, this] { return number(engine_->host_memory_used_bytes()); },
       .host_memory_reserved_bytes =
           [=, this] { return number(engine_->host_memory_reserved_bytes()); },

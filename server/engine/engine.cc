@@ -222,8 +222,10 @@ void Engine::AddIfWanted(std::unique_ptr<Job> job, const Device& device, Batch* 
 void Engine::RunInLane(Lane& lane, std::unique_lock<std::mutex> /*turn*/, Batch& batch) {
   const int lent = lane.kind == LaneKind::kLent ? 1 : 0;
   lent_in_use_ += lent;
+  running_problems_ += batch.problems;
   batch.device = lane.device.description().index;
   lane.device.Run(lane.index, batch);
+  running_problems_ -= batch.problems;
   lent_in_use_ -= lent;
 }
 

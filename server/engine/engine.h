@@ -87,6 +87,7 @@ class Engine {
   uint64_t queued_problems() const;
   uint64_t queued_bytes() const;
   double queued_flops() const;
+  uint64_t running_problems() const { return running_problems_; }  // that devices are at work on
   uint64_t host_memory_used_bytes() const;
   uint64_t host_memory_reserved_bytes() const;  // used and kept for reuse
   uint64_t host_memory_budget_bytes() const;
@@ -127,7 +128,8 @@ class Engine {
   std::shared_ptr<HostPool> host_pool_;
   JobQueue queue_;
   Lending lending_;
-  std::atomic<int> lent_in_use_{0};           // lanes
+  std::atomic<int> lent_in_use_{0};  // lanes
+  std::atomic<uint64_t> running_problems_{0};
   std::deque<std::once_flag> loss_reported_;  // one for each device
   std::deque<Lane> lanes_;                    // the first of each device, then the second of each
   std::vector<Lane*> callers_lanes_;  // in whose order a small job looks for one on its thread

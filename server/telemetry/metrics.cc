@@ -90,6 +90,8 @@ class LiveGauges final : public prometheus::Collectable {
                  read(gauges_.queue_bytes)),
         OneValue("gemmd_queue_flops", "Floating-point operations of waiting problems.",
                  MetricType::Gauge, read(gauges_.queue_flops)),
+        OneValue("gemmd_running_problems", "Problems that devices are at work on.",
+                 MetricType::Gauge, read(gauges_.running_problems)),
         Pools("gemmd_budget_limit_bytes", "Configured size of a memory budget.",
               {{"admission", read(gauges_.admission_budget_bytes)},
                {"device", read(gauges_.device_memory_budget_bytes)},

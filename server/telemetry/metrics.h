@@ -79,12 +79,13 @@ class Metrics final : public EngineObserver {
   void OnDropped(const Job& job, const absl::Status& status) override;
   void OnDeviceLost(const DeviceDescription& device) override;
 
-  // Values read when scraped: queue length, budgets. The functions must stay callable until
-  // RemoveGauges.
+  // Values read when scraped: what waits and what runs, budgets. The functions must stay callable
+  // until RemoveGauges.
   struct Gauges {
     std::function<double()> queue_problems;
     std::function<double()> queue_bytes;
     std::function<double()> queue_flops;
+    std::function<double()> running_problems;
     std::function<double()> host_memory_used_bytes;
     std::function<double()> host_memory_reserved_bytes;  // used and kept for reuse
     std::function<double()> host_memory_budget_bytes;

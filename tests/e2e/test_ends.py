@@ -151,7 +151,7 @@ def test_second_signal_ends_it_at_once():
         call = server.stub.Multiply.future(slow_request(server, 5), timeout=PATIENCE)
         wait_until(lambda: server.metric("gemmd_budget_used_bytes", pool="host") > 0, "the product")
         server.terminate()
-        time.sleep(0.3)
+        wait_until(lambda: '"draining"' in server.log(), "the drain")
         assert server.process.poll() is None
         server.terminate()
         assert server.wait(5) == 128 + signal.SIGTERM

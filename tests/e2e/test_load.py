@@ -31,10 +31,8 @@ CODE = grpc.StatusCode
 
 
 def wait_until_busy(server):
-    """Until the one product that was sent has left the queue for the device."""
-    wait_until(lambda: server.metric("gemmd_budget_used_bytes", pool="host") > 0, "a product")
-    time.sleep(0.2)  # from its memory into the queue
-    wait_until(lambda: server.metric("gemmd_queue_problems") == 0, "a running product")
+    """Until the device is at work on the one product that was sent."""
+    wait_until(lambda: server.metric("gemmd_running_problems") == 1, "a running product")
 
 
 def wait_until_all_is_given_back(server):

@@ -278,13 +278,8 @@ def slow_batch(seconds, count=4):
 
 def occupy(server, seconds):
     """A call whose products keep the only lane of the device busy."""
-    before = server.metric("gemmd_phase_seconds_count", phase="decode")
     call = server.stub.MultiplyBatch.future(slow_batch(seconds), timeout=PATIENCE)
-    # What is decoded is queued at once.
-    wait_until(
-        lambda: server.metric("gemmd_phase_seconds_count", phase="decode") > before, "its message"
-    )
-    wait_until(lambda: server.metric("gemmd_queue_problems") == 0, "its turn")
+    wait_until(lambda: server.metric("gemmd_running_problems") > 0, "its turn")
     return call
 
 

@@ -128,6 +128,7 @@ FAMILIES = {
     "gemmd_queue_problems": "gauge",
     "gemmd_queue_bytes": "gauge",
     "gemmd_queue_flops": "gauge",
+    "gemmd_running_problems": "gauge",
     "gemmd_budget_limit_bytes": "gauge",
     "gemmd_budget_used_bytes": "gauge",
     "gemmd_matrices": "gauge",

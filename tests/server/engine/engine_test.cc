@@ -249,6 +249,21 @@ TEST_F(HeldEngineTest, AFullQueueRefusesAtOnceAndSaysWhy) {
   EXPECT_TRUE(third.get().status.ok());
 }
 
+TEST_F(HeldEngineTest, WhatRunsIsCountedApartFromWhatWaits) {
+  Start();
+  EXPECT_EQ(engine_->running_problems(), 0u);
+  auto first = Occupy();
+  EXPECT_EQ(engine_->running_problems(), 1u);
+  auto pair = MakeJob();
+  pair->products.push_back(pair->products.front());
+  auto second = Submit(std::move(pair));
+  EXPECT_EQ(engine_->running_problems(), 1u);
+  EXPECT_EQ(engine_->queued_problems(), 2u);
+  release_.Notify();
+  EXPECT_TRUE(second.get().status.ok());
+  EXPECT_EQ(engine_->running_problems(), 0u);
+}
+
 TEST_F(HeldEngineTest, DrainFinishesWhatIsQueuedAndRefusesWhatComes) {
   Start();
   auto first = Occupy();

@@ -161,6 +161,7 @@ TEST_F(MetricsTest, EveryKnownSeriesIsThereFromTheStart) {
       {"gemmd_queue_problems", 1},
       {"gemmd_queue_bytes", 1},
       {"gemmd_queue_flops", 1},
+      {"gemmd_running_problems", 1},
       {"gemmd_budget_limit_bytes", 4},
       {"gemmd_budget_used_bytes", 4},
       {"gemmd_host_memory_reserved_bytes", 1},
@@ -292,6 +293,7 @@ TEST_F(MetricsTest, GaugesAreReadWhenScraped) {
   metrics_.SetGauges({.queue_problems = [] { return 1; },
                       .queue_bytes = [] { return 2; },
                       .queue_flops = [] { return 3; },
+                      .running_problems = [] { return 13; },
                       .host_memory_used_bytes = [&used] { return used; },
                       .host_memory_reserved_bytes = [] { return 20.0; },
                       .host_memory_budget_bytes = [] { return 4; },
@@ -307,6 +309,7 @@ TEST_F(MetricsTest, GaugesAreReadWhenScraped) {
   EXPECT_EQ(page.Value("gemmd_queue_problems", {}), 1);
   EXPECT_EQ(page.Value("gemmd_queue_bytes", {}), 2);
   EXPECT_EQ(page.Value("gemmd_queue_flops", {}), 3);
+  EXPECT_EQ(page.Value("gemmd_running_problems", {}), 13);
   EXPECT_EQ(page.Value("gemmd_budget_used_bytes", {{"pool", "host"}}), 11);
   EXPECT_EQ(page.Value("gemmd_budget_limit_bytes", {{"pool", "host"}}), 4);
   EXPECT_EQ(page.Value("gemmd_budget_used_bytes", {{"pool", "admission"}}), 5);
