@@ -39,6 +39,7 @@
 #include "kernels/families/ffma_pieces.cuh"
 #include "kernels/families/ffma_store.cuh"
 #include "kernels/families/ffma_tile.cuh"
+#include "kernels/ptx/bulk_copy.cuh"
 #include "kernels/ptx/dependent_launch.cuh"
 #include "kernels/ptx/mbarrier.cuh"
 #include "kernels/ptx/warpgroup.cuh"
@@ -124,6 +125,9 @@ __device__ __forceinline__ void FfmaProduce(const FfmaGemm& g, const Pieces& pie
     for (int first = 0; first < longest; first += Layout::kSliceDepth) {
       BarrierWait(ring.Empty(), ring.parity);
       if (kAnyBox && thread == 0) {
+        // A stage of one body comes back with its last loads under way, which the copy engine may
+        // overtake: one launch in a hundred was wrong without this.
+        if constexpr (Layout::kSteps == 1) OrderBoxesBehindAccesses();
         BarrierArriveExpecting(ring.Full(), Layout::kBoxBytes);
         if constexpr (Layout::kBoxA) {
           FfmaCopyBoxes<kSlices, Layout::kSliceDepth, Layout::kPitchA>(

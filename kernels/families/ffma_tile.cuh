@@ -42,9 +42,6 @@ struct FfmaLayout {
       (kBoxA ? kBytesA : 0) + (kBoxB ? kStageBytes - kBytesA : 0);  // a stage
 
   static_assert(kConsumers % 4 == 0, "registers are handed over by warp groups");
-  // A stage of one body goes back to the producers with its last loads under way. What threads copy
-  // into it comes behind those, but the copy engine may overtake them: stories/lost.md.
-  static_assert(kSteps > 1 || (!kBoxA && !kBoxB), "boxes come into stages of two bodies or more");
   static_assert(kShape.slices == 1 || kShape.slices == 4,
                 "a tile is summed at once or in quarters");
   static_assert(kStages <= 8 && kSliceDepth % kFfmaUnroll == 0, "");

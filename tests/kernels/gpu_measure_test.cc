@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "kernels/bench/measure.h"
+#include "kernels/bench/repetition.h"
 #include "kernels/cuda_device_info.h"
 #include "kernels/cuda_status.h"
 #include "kernels/registry.h"
@@ -31,7 +33,7 @@ class MeasureTest : public ::testing::Test {
     Workbench bench(device_);
     EXPECT_EQ(bench.Create(), cudaSuccess);
     MeasureOptions options;
-    options.hopeless = 1e9;
+    options.hopeless = std::numeric_limits<double>::infinity();  // wrong kernels have no model
     options.samples = 100;
     std::vector<KernelTime> times;
     const cudaError_t error = MeasureKernels(bench, problem, families_, options, &times);
@@ -56,6 +58,32 @@ TEST_F(MeasureTest, WrongKernelsGetNoTime) {
     ASSERT_EQ(times.count(kernel), 1u) << kernel;
     EXPECT_NE(times[kernel].fault, "") << kernel;
     EXPECT_EQ(times[kernel].seconds.median, 0) << kernel;
+  }
+}
+
+TEST_F(MeasureTest, WhatIsSeldomWrongIsFoundByRepeating) {
+  const Problem problem = DenseProblem(DType::kF32, 65, 66, 67);
+  Workbench bench(device_);
+  ASSERT_EQ(bench.Create(), cudaSuccess);
+  ASSERT_EQ(ForgetWrongLaunches(), cudaSuccess);
+  Repetition repetition(bench, problem);
+  ASSERT_EQ(repetition.Create(), cudaSuccess);
+  for (const KernelFamily* family : families_) {
+    for (size_t config = 0; config < family->configs().size(); ++config) {
+      const KernelRef kernel{family, static_cast<int>(config)};
+      const std::string_view name = kernel.get().name;
+      if (name == "wrong_f32_seldom" || name == "wrong_f32_row" || name == "reference_f32") {
+        ASSERT_EQ(repetition.Add(kernel), cudaSuccess) << name;
+      }
+    }
+  }
+  ASSERT_EQ(repetition.Run(0.1), cudaSuccess);
+  ASSERT_EQ(repetition.contenders().size(), 3u);
+  for (const Repetition::Contender& contender : repetition.contenders()) {
+    const std::string_view name = contender.kernel.get().name;
+    EXPECT_EQ(contender.fault.empty(), name != "wrong_f32_row") << name << contender.fault;
+    EXPECT_EQ(contender.compared > 0, name != "wrong_f32_row") << name;
+    EXPECT_EQ(contender.different > 0, name == "wrong_f32_seldom") << name;
   }
 }
 

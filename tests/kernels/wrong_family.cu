@@ -16,6 +16,7 @@ enum Fault {
   kOutside,   // writes one element past each row
   kBackward,  // sums in descending k: right, but not the bits of its class
   kUnstable,  // the last bit changes from launch to launch
+  kSeldom,    // leaves one element unwritten in one launch of 17
   kGroup,     // takes the alpha of a group's first problem for all
   kFaults,
 };
@@ -29,6 +30,7 @@ constexpr SimtConfig kConfigs[kFaults] = {
     {"wrong_f32_outside", DType::kF32, 1, kThreads, 1, kThreads, 1, 1, 0, 0, 0},
     {"wrong_f32_backward", DType::kF32, 1, kThreads, 1, kThreads, 1, 1, 0, 0, 0},
     {"wrong_f32_unstable", DType::kF32, 1, kThreads, 1, kThreads, 1, 1, 0, 0, 0},
+    {"wrong_f32_seldom", DType::kF32, 1, kThreads, 1, kThreads, 1, 1, 0, 0, 0},
     {"wrong_f32_group", DType::kF32, 1, kThreads, 1, kThreads, 1, 1, 0, 0, 0},
 };
 constexpr auto kKernelConfigs = ToKernelConfigs(kConfigs);
@@ -52,6 +54,9 @@ __global__ void __launch_bounds__(kThreads) Wrong(const StridedGemm<float> p) {
     if (kFault == kRow && i == p.m - 1) return;
     if (kFault == kUnstable && i == 0 && j == 0 && atomicAdd(&launches, 1) % 2 == 1) {
       sum = __int_as_float(__float_as_int(sum) ^ 1);
+    }
+    if (kFault == kSeldom && batch == 0 && i == 0 && j == 0 && atomicAdd(&launches, 1) % 17 == 16) {
+      return;
     }
     if (kFault == kReadsC && p.beta == 0 && p.c != nullptr) {
       const float c = p.c[batch * p.c_batch + i * p.c_row + j];
@@ -85,6 +90,11 @@ class Family final : public SimtFamily {
 };
 
 }  // namespace
+
+cudaError_t ForgetWrongLaunches() {
+  const unsigned none = 0;
+  return cudaMemcpyToSymbol(launches, &none, sizeof(none));
+}
 
 const KernelFamily& WrongFamily() {
   static const Family family;

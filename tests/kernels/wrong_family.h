@@ -4,11 +4,16 @@
 #ifndef GEMMD_TESTS_KERNELS_WRONG_FAMILY_H_
 #define GEMMD_TESTS_KERNELS_WRONG_FAMILY_H_
 
+#include <cuda_runtime_api.h>
+
 #include "kernels/kernel.h"
 
 namespace gemm {
 
 const KernelFamily& WrongFamily();
+
+// Those that are wrong in some launches begin to count anew, on the current device.
+[[nodiscard]] cudaError_t ForgetWrongLaunches();
 
 }  // namespace gemm
 
