@@ -139,6 +139,9 @@ int RunBench(const Flags& flags) {
         session.ForEachShape(dtype, [&](const BenchShape& shape, const Problem& problem) {
           ShapeResult result;
           GEMM_RETURN_IF_CUDA_ERROR(Measure(session, flags, problem, &result));
+          if (result.rows.empty()) {
+            std::printf("%-22s %-30s %s\n", NameOf(shape).c_str(), "(none)", result.reason.c_str());
+          }
           for (const Row& row : result.rows) {
             if (!Report(session, shape, problem, result, row, false)) ++failed;
             const double ratio = result.TimesPeer(row);

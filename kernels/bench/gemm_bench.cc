@@ -16,6 +16,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "kernels/bench/literal_devices.h"
@@ -23,12 +24,22 @@
 #include "kernels/bench/modes.h"
 #include "kernels/cuda_device_info.h"
 #include "kernels/cuda_status.h"
+#include "kernels/registry.h"
 
 namespace gemm {
 namespace {
 
 // Of --table.
 std::optional<RecordedTable> recorded_table;
+
+bool IsKernel(std::string_view name) {
+  for (const KernelFamily* family : Families()) {
+    for (const KernelConfig& config : family->configs()) {
+      if (config.name == name) return true;
+    }
+  }
+  return false;
+}
 
 bool ReadTable(const std::string& path) {
   std::vector<ShapeTimes> times;
@@ -94,7 +105,7 @@ int main(int argc, char** argv) {
       ->allow_extra_args(false)  // what follows are shapes
       ->check(CLI::IsMember({"f32", "f64"}));
   app.add_option("--kernel", flags.kernel,
-                 "check, bench, repeat: only the kernel of this full name");
+                 "check, bench, repeat, group: only the kernel of this full name");
   app.add_option("--device", flags.device, "CUDA's number of the GPU");
   app.add_flag("--portable", flags.portable,
                "only what runs on every GPU, chosen by the model alone, as on one of another kind");
@@ -116,6 +127,9 @@ int main(int argc, char** argv) {
   app.add_option("--commit", flags.commit, "recorded with the figures");
   app.add_option("shape", flags.words, "MxNxK, MxNxKbBATCH, MxNxK:TN, or one as M N K");
   CLI11_PARSE(app, argc, argv);
+  if (!flags.kernel.empty() && !gemm::IsKernel(flags.kernel)) {
+    return gemm::Refuse("no kernel is named " + flags.kernel + "; --mode=explain 1 1 1 names all");
+  }
   if (!flags.table.empty() && !gemm::ReadTable(flags.table)) {
     return gemm::Refuse("cannot read times from " + flags.table);
   }
