@@ -77,12 +77,21 @@ class StopSignals {
   std::function<void()> stop_;  // protected by mutex_
 };
 
+// A standard stream that is closed would be the next file that is opened, and what is written to
+// the stream go there.
+void OpenStandardStreams() {
+  int file = open("/dev/null", O_RDWR);
+  while (0 <= file && file <= STDERR_FILENO) file = open("/dev/null", O_RDWR);
+  if (file > STDERR_FILENO) close(file);
+}
+
 ExitStatus StartFailed(const absl::Status& status) {
   Log(LogLevel::kError, std::string(status.message()));
   return absl::IsInvalidArgument(status) ? kExitBadOptions : kExitStartFailed;
 }
 
 int Main(int argc, char** argv) {
+  OpenStandardStreams();  // before there are files of our own
   TuneServerProcess();
   SetPolling();
   signal(SIGPIPE, SIG_IGN);  // whoever read the log may go away; that is no reason to die

@@ -1,19 +1,26 @@
 """Options, and where the server listens."""
 
 import contextlib
+import os
 import pathlib
 import resource
 import socket
+import subprocess
+import tempfile
 import time
 
 import harness
 import pytest
 from harness import (
     MIB,
+    PATIENCE,
     clean_environment,
+    gemm_pb2_grpc,
     gemmd_command,
+    open_channel,
     run,
     running_server,
+    small_request,
     wait_until,
 )
 
@@ -133,6 +140,21 @@ def test_too_many_connections_are_taken_once_others_have_gone(kind, tmp_path_fac
         stack.close()
         server.check_alive()
         assert len(complaints()) < 5
+
+
+def test_closed_standard_streams():
+    # The log goes nowhere, and not into what is opened next.
+    with tempfile.TemporaryDirectory(prefix="gemmd-") as folder:
+        path = f"{folder}/gemmd.sock"
+        flags = ("--listen=", f"--unix-listen={path}", "--metrics-listen=", "--log-level=debug")
+        closed = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *map(str, gemmd_command(*flags))]
+        with subprocess.Popen(closed, env=clean_environment()) as process:
+            wait_until(lambda: os.path.exists(path) or process.poll() is not None, "its socket")
+            assert process.poll() is None
+            with open_channel(f"unix:{path}") as channel:
+                gemm_pb2_grpc.GemmServiceStub(channel).Multiply(small_request(), timeout=PATIENCE)
+            process.terminate()
+            assert process.wait(PATIENCE) == 0
 
 
 def test_second_server_on_the_port(server):
