@@ -12,6 +12,11 @@ std::string FormatTime(absl::Duration time) {
   return absl::StrFormat("%.3f ms", absl::ToDoubleMilliseconds(time));
 }
 
+std::string FormatSeconds(absl::Duration time) {
+  const absl::Duration whole = absl::Trunc(time, absl::Seconds(1));
+  return whole == absl::ZeroDuration() ? "0s" : absl::FormatDuration(whole);
+}
+
 std::string FormatBytes(double bytes) {
   if (bytes < 1024) return absl::StrFormat("%.0f B", bytes);
   const char* unit = "";

@@ -11,8 +11,9 @@
 
 namespace gemm::cli {
 
-std::string FormatTime(absl::Duration time);  // "12.345 ms"
-std::string FormatBytes(double bytes);        // "1.50 MiB"
+std::string FormatTime(absl::Duration time);     // "12.345 ms"
+std::string FormatSeconds(absl::Duration time);  // "1m5s", whole ones
+std::string FormatBytes(double bytes);           // "1.50 MiB"
 
 // "1 x 2 f32"; what this client does not know is "?".
 std::string ShapeOf(const MatrixInfo& matrix);

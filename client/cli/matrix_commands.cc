@@ -88,10 +88,6 @@ std::string Describe(const Transfer& transfer) {
                          FormatTime(transfer.wall), transfer.gigabytes_per_second());
 }
 
-std::string Seconds(absl::Duration duration) {
-  return absl::FormatDuration(absl::Trunc(duration, absl::Seconds(1)));
-}
-
 // "sealed", or how much of it is there.
 std::string StateOf(const MatrixInfo& matrix) {
   if (matrix.sealed) return "sealed";
@@ -122,7 +118,7 @@ ExitCode RunPut(const ClientOptions& options, const PutCommand& command, bool js
     PrintJson(TransferJson(*put));
   } else {
     absl::PrintF("@%s: %s\n  kept for %s without being used\n", put->matrix.name, Describe(*put),
-                 Seconds(put->matrix.time_to_live));
+                 FormatSeconds(put->matrix.time_to_live));
   }
   return kSuccess;
 }
@@ -173,7 +169,7 @@ ExitCode RunList(const ClientOptions& options, bool json) {
     absl::PrintF("@%-*s  %-24s %12s  device %d  %s, expires in %s\n", static_cast<int>(width),
                  matrix.name, ShapeOf(matrix),
                  FormatBytes(static_cast<double>(matrix.memory_bytes)), matrix.device_index,
-                 StateOf(matrix), Seconds(matrix.expires_in));
+                 StateOf(matrix), FormatSeconds(matrix.expires_in));
   }
   return kSuccess;
 }

@@ -42,7 +42,7 @@ uint64_t Growth(uint64_t before, uint64_t now) { return now > before ? now - bef
 
 std::string TransferProgress::Describe(absl::Duration elapsed,
                                        const std::optional<TcpTraffic>& traffic) {
-  const std::string time = absl::FormatDuration(absl::Trunc(elapsed, absl::Seconds(1)));
+  const std::string time = FormatSeconds(elapsed);
   if (!traffic) return absl::StrCat(activity_, ", ", time);
   const absl::Duration since = elapsed - last_elapsed_;
   const uint64_t sent = Growth(last_.sent_bytes, traffic->sent_bytes);

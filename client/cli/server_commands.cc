@@ -45,8 +45,7 @@ void PrintInfoJson(const ServerInfo& info) {
 }
 
 void PrintInfo(const ServerInfo& info) {
-  absl::PrintF("gemmd %s (%s), up %s\n", info.version, info.commit,
-               absl::FormatDuration(absl::Trunc(info.uptime, absl::Seconds(1))));
+  absl::PrintF("gemmd %s (%s), up %s\n", info.version, info.commit, FormatSeconds(info.uptime));
   for (const DeviceSummary& device : info.devices) {
     absl::PrintF("  device %d  %s, %s, %d %s, %s", device.index, device.name, device.kind,
                  device.multiprocessors, device.kind == "cpu" ? "cores" : "multiprocessors",
@@ -87,10 +86,14 @@ void PrintExplanation(const Explanation& explanation) {
   absl::PrintF("%s on %s (%s)\n", explanation.chosen.empty() ? "no kernel" : explanation.chosen,
                explanation.device, explanation.reason);
   for (const KernelCandidate& candidate : explanation.candidates) {
+    std::string verdict = "can";
+    if (!candidate.why_not.empty()) {
+      verdict = "cannot: " + candidate.why_not;
+    } else if (candidate.modelled > absl::ZeroDuration()) {
+      verdict = FormatTime(candidate.modelled) + " modelled";
+    }
     absl::PrintF("  %c %-36s %s\n", candidate.kernel == explanation.chosen ? '*' : ' ',
-                 candidate.kernel,
-                 candidate.why_not.empty() ? FormatTime(candidate.modelled) + " modelled"
-                                           : "cannot: " + candidate.why_not);
+                 candidate.kernel, verdict);
   }
 }
 

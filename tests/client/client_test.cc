@@ -339,9 +339,10 @@ TEST_F(ClientTest, Explain) {
   EXPECT_EQ(explanation->chosen, "first");
   EXPECT_EQ(explanation->reason, "a transposed");
   EXPECT_EQ(explanation->device, "30");
-  ASSERT_EQ(explanation->candidates.size(), 2u);
+  ASSERT_EQ(explanation->candidates.size(), 3u);
   EXPECT_EQ(explanation->candidates[0].modelled, absl::Milliseconds(250));
   EXPECT_EQ(explanation->candidates[1].why_not, "k is odd");
+  EXPECT_EQ(explanation->candidates[2].modelled, absl::ZeroDuration());
   EXPECT_NE(server_.last_announced_bytes(), "");
 }
 

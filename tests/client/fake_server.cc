@@ -376,6 +376,7 @@ grpc::Status FakeServer::Explain(grpc::ServerContext* context, const v1::Explain
   v1::ExplainReply::Candidate* second = reply->add_candidates();
   second->set_kernel("second");
   second->set_why_not("k is odd");
+  reply->add_candidates()->set_kernel("without a model");
   return grpc::Status::OK;
 }
 

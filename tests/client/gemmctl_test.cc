@@ -387,7 +387,8 @@ TEST_F(GemmctlTest, InfoAndExplain) {
                                      HasSubstr("100 B of 1000 B, kept unused for up to 1h")));
   EXPECT_EQ(nlohmann::json::parse(Run("info --json").out)["devices"][0]["name"], "fake");
   EXPECT_THAT(Run("explain 2 3 5").out,
-              AllOf(HasSubstr("first on 30 (measured)"), HasSubstr("cannot: k is odd")));
+              AllOf(HasSubstr("first on 30 (measured)"), HasSubstr("250.000 ms modelled"),
+                    HasSubstr("cannot: k is odd"), HasSubstr("  can\n")));
   const Outcome json = Run("explain 2 3 5 --dtype f64 --transpose-a --batch 2 --json");
   EXPECT_EQ(nlohmann::json::parse(json.out)["reason"], "a transposed");
 }

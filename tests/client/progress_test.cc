@@ -40,6 +40,7 @@ TEST(TransferProgressTest, ALostConnectionIsNoNegativeRate) {
 
 TEST(TransferProgressTest, WithoutTcpThereIsTheTime) {
   TransferProgress progress("multiplying", 4 * kMiB, 2 * kMiB);
+  EXPECT_EQ(progress.Describe(absl::Milliseconds(600), std::nullopt), "multiplying, 0s");
   EXPECT_EQ(progress.Describe(absl::Seconds(75), std::nullopt), "multiplying, 1m15s");
 }
 

@@ -55,7 +55,7 @@ struct ExplainArgs {
 struct KernelCandidate {
   std::string kernel;
   std::string why_not;      // empty when this kernel could run the product
-  absl::Duration modelled;  // the server's estimate; zero when why_not is set
+  absl::Duration modelled;  // the server's estimate; zero with why_not, and on the CPU
 };
 
 struct Explanation {

@@ -109,7 +109,7 @@ class Candidate:
 
     kernel: str
     why_not: str  # empty when it could run the product
-    modelled: float  # seconds that the cost model expects; 0 when why_not is set
+    modelled: float  # seconds that the cost model expects; 0 with why_not, and on the CPU
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Explanation:
     """Which kernel would run a product, and why."""
 
     chosen: str
-    reason: str  # "measured", "modelled", "reference" or "only one"
+    reason: str  # "measured", "modelled", "only one" or "forced"
     device: str
     candidates: tuple[Candidate, ...]  # in the order in which they are considered
 
