@@ -47,6 +47,17 @@ void SeeBlocks(const Problem& problem, int multiprocessors, See see) {
   }
 }
 
+// At which it is written. Warps store 128 bytes at a time: where rows of D begin within lines,
+// these are parts of two.
+double ResultBytesPerSecond(const Problem& problem) {
+  const auto begin_at = [&problem](int64_t bytes) {
+    const int64_t elements = bytes / static_cast<int64_t>(sizeof(float));
+    return problem.d.alignment_bytes % bytes == 0 && problem.d.ld % elements == 0 &&
+           (problem.batch_count == 1 || problem.d.batch_stride % elements == 0);
+  };
+  return begin_at(128) ? 4.1e12 : begin_at(64) ? 3e12 : 2.05e12;
+}
+
 }  // namespace
 
 int64_t BoxedTiles(const Problem& problem, const BoxedBlock& block) {
@@ -85,13 +96,12 @@ double BoxedSeconds(const Problem& problem, int multiprocessors, const BoxedBloc
   // 13 products, 8 % off; what a stage takes with both operands turned, by one product; the start
   // and writing D, on which no choice of a block depends, by least squares on 171 products.
   constexpr double kClocksPerSecond = 1.98e9;
-  constexpr double kStartSeconds = 0.43e-6;
+  constexpr double kStartSeconds = 0.58e-6;
   constexpr double kTileSeconds = 1.66e-6;
   // Of a stage, by how many operands are turned.
   constexpr double kPanelSeconds[] = {0.1e-6, 0.32e-6, 1.3e-6};
   constexpr double kBoxSeconds = 0.04e-6;
   constexpr double kBytesPerSecond = 11.9e12;
-  constexpr double kResultBytesPerSecond = 4.3e12;
 
   const BoxedShape& shape = kBoxedShapes[block.shape];
   const auto m = static_cast<double>(problem.m);
@@ -109,7 +119,7 @@ double BoxedSeconds(const Problem& problem, int multiprocessors, const BoxedBloc
   return kStartSeconds +
          RoundsSeconds(BoxedTiles(problem, block), multiprocessors, block.places, seconds_of) +
          sizeof(float) * static_cast<double>(problem.batch_count) *
-             ((m * k + k * n) / kBytesPerSecond + m * n / kResultBytesPerSecond);
+             ((m * k + k * n) / kBytesPerSecond + m * n / ResultBytesPerSecond(problem));
 }
 
 BoxedBlock BestBoxedBlock(const Problem& problem, int multiprocessors) {

@@ -41,7 +41,6 @@ struct TileCost {
   double copy_seconds = 0;     // of a tile: copying that no arithmetic hides
   double result_fraction = 1;  // of the memory's rate: writing D
   int together = 1;            // tiles on a multiprocessor that it takes to reach math_fraction
-  double last_column = 1;  // what each tile of the last column of tiles takes, of another's time
 };
 
 // Of one tile that runs at a fraction of its multiprocessor's peak.
@@ -94,10 +93,9 @@ inline double ModelTileSeconds(const Problem& problem, const DeviceInfo& device,
   const double element_bytes = static_cast<double>(SizeOf(problem.dtype));
   const double multiprocessors = std::max(1, device.multiprocessors);
   const auto k = static_cast<double>(ReadsAB(problem) ? problem.k : 0);
-  const double tiles =
-      std::ceil(static_cast<double>(problem.m) / cost.tile_m) *
-      (std::ceil(static_cast<double>(problem.n) / cost.tile_n) - 1 + cost.last_column) *
-      static_cast<double>(problem.batch_count);
+  const double tiles = std::ceil(static_cast<double>(problem.m) / cost.tile_m) *
+                       std::ceil(static_cast<double>(problem.n) / cost.tile_n) *
+                       static_cast<double>(problem.batch_count);
   const double waves = std::ceil(tiles / multiprocessors);
   const double math_seconds = ModelRounds(problem, device, cost, tiles, k + cost.begin);
   const double bytes_seconds = waves * std::min(tiles, multiprocessors) *

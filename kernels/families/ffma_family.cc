@@ -1,7 +1,6 @@
 #include "kernels/families/ffma_family.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -10,8 +9,8 @@
 #include "kernels/cuda_status.h"
 #include "kernels/families/add_chunks.h"
 #include "kernels/families/add_parts.h"
-#include "kernels/families/cost_model.h"
 #include "kernels/families/ffma_blocks.h"
+#include "kernels/families/ffma_cost.h"
 #include "kernels/families/ffma_rounds.h"
 #include "kernels/families/launch_attributes.h"
 #include "kernels/families/launch_records.h"
@@ -22,40 +21,6 @@
 
 namespace gemm {
 namespace {
-
-// Starting, packing, and the second passes: NVIDIA H200, 2026-11-30.
-constexpr double kStartSeconds = 3.5e-6;
-constexpr double kPackSeconds = 3.7e-6;
-constexpr double kPackForSlicedSeconds = 1.5e-6;
-constexpr double kAddChunksSeconds = 1.4e-6;
-constexpr double kAddPartsSeconds = 5.1e-6;
-constexpr double kAddQuarterPartsSeconds = 3e-6;
-// Of the memory's rate: reading and writing what is packed, and sums of chunks. Parts of cut tiles
-// stay in the L2 cache.
-constexpr double kPackFraction = 0.8;
-constexpr double kChunksFraction = 0.67;
-constexpr double kPartsFraction = 2.5;
-// Of writing D, where blocks stay and take other tiles meanwhile.
-constexpr double kResultFraction = 2;
-// Less, where warps share tiles and blocks do not crowd.
-constexpr double kEarlySeconds = 0.8e-6;
-// Of what copies by threads were thought to cost when it was settled where they pay.
-constexpr double kCopyFraction = 0.9;
-// Of another tile's time: a narrow one's.
-constexpr double kNarrowFraction = 0.35;
-
-// A multiprocessor's whole tiles, two at a time, and its shares of the cut ones.
-double ModelPairs(const Problem& problem, const DeviceInfo& device, const TileCost& cost,
-                  const StreamKOrder& order) {
-  const auto workers = static_cast<double>(StreamKOrder::kWorkers);
-  const int64_t share = TilesOf(order.cut_tiles * order.stages, order.sharers) * order.stage;
-  const double products = static_cast<double>(share) + cost.begin;
-  return static_cast<double>(order.whole_tiles) / workers *
-             ModelTile(problem, device, cost, cost.math_fraction,
-                       static_cast<double>(problem.k) + cost.begin) +
-         ModelTogether(problem, device, cost,
-                       std::ceil(static_cast<double>(order.sharers) / workers), products);
-}
 
 static_assert(std::is_trivially_copyable_v<FfmaRound> && alignof(FfmaRound) <= 16,
               "Encode leaves them as bytes");
@@ -86,73 +51,9 @@ std::string FfmaFamily::WhyNot(const Problem& problem, const DeviceInfo& device,
   return {};
 }
 
-// As in cost_model.h, with chunks as tiles of their own, and what packing and the second pass cost.
 double FfmaFamily::ModelSeconds(const Problem& problem, const DeviceInfo& device,
                                 int config) const {
-  const FfmaConfig& ffma = ffma_configs_[config];
-  const bool stream_k = ffma.numerics == NumericsClass::kStreamK;
-  const bool stream_k_quarters = ffma.numerics == NumericsClass::kStreamKQuarters;
-  const FfmaRounds rounds(problem, ffma, functions_[config].packing);
-  const double bandwidth = std::max(1.0, device.memory_bytes_per_second);
-  const auto count = static_cast<double>(rounds.count());
-  const auto there_and_back = [bandwidth](double elements, double fraction) {
-    return 2 * sizeof(float) * elements / (fraction * bandwidth);
-  };
-  double seconds = kStartSeconds;
-  if (rounds.packed_elements() > 0) {
-    seconds += count * (ffma.shape.slices > 1 ? kPackForSlicedSeconds : kPackSeconds) +
-               there_and_back(rounds.packed_elements(), kPackFraction);
-  }
-  if (rounds.second_pass()) {
-    seconds += count * (stream_k            ? kAddPartsSeconds
-                        : stream_k_quarters ? kAddQuarterPartsSeconds
-                                            : kAddChunksSeconds) +
-               there_and_back(rounds.partial_elements(),
-                              stream_k || stream_k_quarters ? kPartsFraction : kChunksFraction);
-  }
-  const double slower = 1 + kCopyFraction * rounds.copy_slots();
-  // Chunks store a part of the tile each, or leave D to the second pass.
-  const double stores = rounds.chunks() == 1 ? 1
-                        : rounds.clustered() ? 1 / static_cast<double>(rounds.chunks())
-                                             : 0;
-  const TileCost cost{.tile_m = ffma.shape.tile_m(),
-                      .tile_n = ffma.shape.tile_n(),
-                      .math_fraction = ffma.math_fraction / slower,
-                      .lone_fraction = ffma.lone_fraction / slower,
-                      .begin = ffma.begin + (rounds.store_16() ? 0 : stores * ffma.ragged),
-                      .result_fraction = ffma.shape.slices > 1 ? 1 : kResultFraction,
-                      .together = ffma.shape.blocks,
-                      .last_column = rounds.narrow_last() ? kNarrowFraction : 1};
-  if (stream_k && ReadsAB(problem)) {
-    // A worker's whole tiles and its share of the cut ones, whose sums it begins and ends too.
-    const StreamKOrder order(problem);
-    const double tiles =
-        static_cast<double>(order.whole_tiles) / static_cast<double>(StreamKOrder::kWorkers) +
-        static_cast<double>(TilesOf(order.cut_tiles * order.stages, order.sharers)) /
-            static_cast<double>(order.stages);
-    const double products = tiles * static_cast<double>(problem.k) + std::ceil(tiles) * cost.begin;
-    return seconds + ModelResultSeconds(problem, device) +
-           static_cast<double>(problem.batch_count) *
-               ModelTile(problem, device, cost, cost.math_fraction, products);
-  }
-  if (stream_k_quarters && ReadsAB(problem)) {
-    const StreamKOrder order(problem, ffma.numerics);
-    return seconds + ModelResultSeconds(problem, device) +
-           static_cast<double>(problem.batch_count) * ModelPairs(problem, device, cost, order);
-  }
-  Problem chunk = rounds.problem();
-  const double blocks = static_cast<double>(problem.batch_count * rounds.chunks()) *
-                        std::ceil(static_cast<double>(chunk.m) / ffma.shape.tile_m()) *
-                        std::ceil(static_cast<double>(chunk.n) / ffma.shape.tile_n());
-  if (ffma.shape.slices > 1 && blocks < 1e6 &&
-      !Crowds(ffma.shape, std::max(1, device.multiprocessors), static_cast<int>(blocks))) {
-    seconds -= kEarlySeconds;
-  }
-  // Chunks leave their sums in the workspace, but D is written all the same.
-  chunk.k = std::min(problem.k, rounds.chunk_length());
-  chunk.batch_count = problem.batch_count * rounds.chunks();
-  return seconds + ModelTileSeconds(chunk, device, cost) + ModelResultSeconds(problem, device) -
-         ModelResultSeconds(chunk, device);
+  return FfmaSeconds(problem, device, ffma_configs_[config], functions_[config].packing);
 }
 
 cudaError_t FfmaFamily::Prepare(const DeviceInfo& device) const {

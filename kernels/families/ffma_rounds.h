@@ -58,6 +58,7 @@ class FfmaRounds {
   size_t workspace_bytes() const;
 
   // For the cost model.
+  const FfmaShape& shape() const { return config_.shape; }
   double packed_elements() const;   // of the whole batch
   double partial_elements() const;  // likewise
   int64_t chunks() const { return chunks_; }

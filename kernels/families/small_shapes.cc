@@ -28,6 +28,13 @@ constexpr Cost kCosts[kSmallShapeCount] = {
     {0.583, 0.444, 42, 2.45e-6, 0.031e-9, 0.085e-9, 6.0},
 };
 
+// Of all shapes: operands that are more than stays in the caches from launch to launch are waited
+// for, and of short sums less is to be brought before the first of them begins.
+constexpr double kColdSeconds = 0.21e-6;  // of so many bytes, and more
+constexpr double kColdBytes = 0.8e6;
+constexpr double kShortSeconds = 0.22e-6;  // less; the less, the nearer it is to so many products
+constexpr double kShortProducts = 64;
+
 // Whether rows come 16 bytes at a time: they lie along the right index, and aligned.
 bool By16(const MatrixLayout& layout, bool along, int64_t batch_count) {
   return along && HasAlignedRows(layout, batch_count);
@@ -74,24 +81,32 @@ double SmallSeconds(std::span<const Problem> problems, const DeviceInfo& device,
   double longest = 0;
   double tiles = 0;
   double results = 0;
+  double bytes = 0;  // read and written, of all
+  double longest_sum = 0;
   for (const Problem& problem : problems) {
     const auto here = static_cast<double>(SmallTilesOf(problem, s));
     if (here == 0) continue;
     const TileCost tile{
         .tile_m = s.tile_m(), .tile_n = s.tile_n(), .copy_seconds = CopySeconds(problem, s, cost)};
     const auto k = static_cast<double>(ReadsAB(problem) ? problem.k : 0);
-    const double bytes = multiprocessors * (s.tile_m() + s.tile_n()) * k * sizeof(float) /
-                         std::max(1.0, device.memory_bytes_per_second);
+    const double memory = multiprocessors * (s.tile_m() + s.tile_n()) * k * sizeof(float) /
+                          std::max(1.0, device.memory_bytes_per_second);
     tiles += here;
-    seconds += here * std::max(ModelTile(problem, device, tile, cost.math, k + cost.begin), bytes);
+    seconds += here * std::max(ModelTile(problem, device, tile, cost.math, k + cost.begin), memory);
     longest = std::max(longest, ModelTile(problem, device, tile, cost.lone, k));
     results += ModelResultSeconds(problem, device) *
                (By16(problem.d, true, problem.batch_count) ? 1 : 1 + cost.ragged);
+    const auto m = static_cast<double>(problem.m);
+    const auto n = static_cast<double>(problem.n);
+    bytes += sizeof(float) * static_cast<double>(problem.batch_count) * (m * k + n * k + m * n);
+    longest_sum = std::max(longest_sum, k);
   }
   if (tiles == 0) return 0;
   // The last wave is as long as a full one.
   const double waves = std::ceil(tiles / multiprocessors);
-  return cost.start_seconds + std::max(longest, seconds / tiles * waves) + results;
+  return cost.start_seconds + std::max(longest, seconds / tiles * waves) + results +
+         kColdSeconds * std::min(1.0, bytes / kColdBytes) -
+         kShortSeconds * std::max(0.0, 1 - longest_sum / kShortProducts);
 }
 
 int BestSmallShape(std::span<const Problem> problems, const DeviceInfo& device, int first,
