@@ -58,6 +58,18 @@ struct DeepRing {
   }
 };
 
+// Has the first stage on its way to the L2 cache. Writes end up there, so what the kernel before
+// still writes is not missed; one thread.
+__device__ __forceinline__ void DeepPrefetchBoxes(const DeepGemm& g, const DeepPiece& piece,
+                                                  const CUtensorMap* map_a,
+                                                  const CUtensorMap* map_b) {
+  const auto batch = static_cast<int>(piece.batch);
+  const auto k = static_cast<int>(piece.begin);
+  PrefetchBox(map_a, g.a.along ? k : piece.row, g.a.along ? piece.row : k, batch * g.a.box_step);
+  PrefetchBox(map_b, g.b.along ? k : piece.column, g.b.along ? piece.column : k,
+              batch * g.b.box_step);
+}
+
 // By the copy engine; one thread.
 __device__ __forceinline__ void DeepFeedBoxes(const DeepGemm& g, const DeepPiece& piece,
                                               const CUtensorMap* map_a, const CUtensorMap* map_b,

@@ -193,6 +193,9 @@ __device__ __forceinline__ void DeepMultiply(const DeepGemm& g, const CUtensorMa
     }
     BarrierInitFence();
   }
+  if (kBoxes && thread == 32 * (kDeepWarps + kDeepTurners)) {
+    DeepPrefetchBoxes(g, piece, map_a, map_b);
+  }
   __syncthreads();
   if (warp >= kDeepWarps + kDeepTurners) {
     const int mine = thread - 32 * (kDeepWarps + kDeepTurners);
