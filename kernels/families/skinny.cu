@@ -28,10 +28,9 @@
 // block has few products of k; else it is copied first to where its rows are aligned, while the
 // first boxes of the matrix are under way. Up to 8 rows, for a tile of 64 x 64, which `deep`
 // computes where there is an engine, and where none is or matrices of a batch are shifted by
-// different distances, cp.async copies shifted rows, and x an element at a time. One row of a
-// ragged matrix, and a single result, have kernels without a ring (skinny_lines.cu); batches whose
-// strips fill the device have blocks that go on from strip to strip (skinny_batch.cu). The same
-// bits either way.
+// different distances, cp.async copies shifted rows, and x an element at a time. One row has
+// kernels without a ring (skinny_lines.h); batches of more whose strips fill the device have blocks
+// that go on from strip to strip (skinny_batch.cu), for the same bits.
 //
 // Lanes are added by shuffles, warps through shared memory. k is cut into chunks where strips of j
 // do not fill the device, of more than 16 rows also of those strips alone that are left over when
@@ -82,12 +81,14 @@
 namespace gemm {
 namespace {
 
-// With clusters, and without.
+// With clusters, and without; one row in its other class.
 constexpr KernelConfig kConfigs[] = {
     {"skinny_f32_sm90_clusters", DType::kF32, NumericsClass::kChunkedLanes},
     {"skinny_f32_lanes", DType::kF32, NumericsClass::kChunkedLanes},
+    {"skinny_f32_sequential", DType::kF32, NumericsClass::kSequential},
 };
 constexpr int kClusters = 0;
+constexpr int kSequential = 2;
 
 // Whether there is a copy engine for boxes.
 bool HasBoxes(const DeviceInfo& device) { return device.compute_capability == 90; }
@@ -178,6 +179,7 @@ const Kernel& KernelFor(const SkinnyCut& cut) {
 }
 
 SkinnyCut CutOf(const Problem& problem, const DeviceInfo& device, int config) {
+  if (config == kSequential) return CutSequentialLine(problem);
   return CutSkinny(problem, config == kClusters, HasBoxes(device),
                    problem.a.alignment_bytes % 16 == 0, problem.b.alignment_bytes % 16 == 0);
 }
@@ -202,6 +204,7 @@ struct LaunchRecord {
   bool cluster;
   bool second_pass;
   size_t shared_bytes;
+  unsigned threads;
   unsigned blocks;
   unsigned planes;
 };
@@ -213,10 +216,31 @@ int SwizzleOfX(const SkinnyRowCount& count, bool along) {
 }
 int SwizzleOfMatrix(int step, bool along) { return along ? 4 * step : 0; }
 
+// So much that no more than so many blocks share a multiprocessor, whatever else they ask for.
+size_t SharedBytesOfPlaces(int places) { return (size_t{228} << 10) / (places + 1) + 1024; }
+
+// Of a line: blocks that stay.
+void RecordLine(const LineCut& cut, const Plan& plan, LaunchRecord* record) {
+  record->args.line = {.warps = cut.warps,
+                       .share = cut.share,
+                       .rows = cut.rows,
+                       .strips = static_cast<int>(cut.strips),
+                       .parts = static_cast<int>(cut.parts),
+                       .items = static_cast<int>(cut.items),
+                       .by_strips = DivisorOf(cut.strips),
+                       .by_parts = DivisorOf(cut.parts)};
+  record->blocks = static_cast<unsigned>(cut.blocks);
+  record->threads = static_cast<unsigned>(32 * cut.block_warps);
+  record->shared_bytes = plan.variant > 0 && !cut.freely ? SharedBytesOfPlaces(cut.places) : 0;
+  record->args.alone = !cut.late;
+}
+
 LaunchRecord Record(const Problem& problem, const Operands& operands, const Plan& plan) {
   const auto at_16 = [](const void* base) { return reinterpret_cast<uintptr_t>(base) % 16 == 0; };
-  const SkinnyCut cut = CutSkinny(problem, plan.config == kClusters, plan.variant > 0,
-                                  at_16(operands.a), at_16(operands.b));
+  const SkinnyCut cut = plan.config == kSequential
+                            ? CutSequentialLine(problem)
+                            : CutSkinny(problem, plan.config == kClusters, plan.variant > 0,
+                                        at_16(operands.a), at_16(operands.b));
   LaunchRecord record;
   std::memset(static_cast<void*>(&record), 0, sizeof(record));
   SkinnyGemm& g = record.args;
@@ -275,15 +299,17 @@ LaunchRecord Record(const Problem& problem, const Operands& operands, const Plan
   g.chunk_blocks = static_cast<int>(cut.ChunkBlocks());
   g.chunk_length = cut.order.chunk_length;
   g.pitch = cut.pitch;
-  g.dots = cut.dots;
-  g.line_columns = cut.line_columns;
   record.kind = cut.kind;
+  record.second_pass = cut.way == SkinnyWay::kSecondPass;
+  if (cut.IsLine()) {
+    RecordLine(cut.line, plan, &record);
+    return record;
+  }
   record.feed = cut.feed;
   record.rows_index = cut.rows_index;
   record.x_along = cut.x.along;
   record.along = cut.matrix.along;
   record.cluster = cut.way == SkinnyWay::kCluster;
-  record.second_pass = cut.way == SkinnyWay::kSecondPass;
   record.blocks = static_cast<unsigned>(cut.Blocks());
   if (cut.kind == SkinnyKind::kBatch) {
     record.blocks = static_cast<unsigned>(
@@ -353,18 +379,19 @@ class Family final : public KernelFamily {
         !why.empty()) {
       return why;
     }
-    if (std::string why = WhyNotSummed(problem, NumericsClass::kChunkedLanes); !why.empty()) {
+    if (std::string why = WhyNotSummed(problem, kConfigs[config].numerics); !why.empty()) {
       return why;
     }
+    const bool line = std::min(problem.m, problem.n) == 1;
+    if (config == kClusters && line) return "one row or column is summed without clusters";
+    if (config == kSequential && !line) return "sums one row or column alone";
     const SkinnyCut cut = CutOf(problem, device, config);
     if (cut.Blocks() > kMaxGridX) return "n or m needs more than 2^31 - 1 blocks";
     if ((cut.order.whole_strips > 0 ? problem.k : cut.order.chunk_length) >
         kMaxGridX - kLaneRound) {
       return "k has chunks of 2^31 or more";
     }
-    // A single result has no ring, wherever its operands lie. Other rows ask for one though some
-    // kernels have none, since their class may not depend on how they lie.
-    const size_t shared_bytes = cut.rows * cut.length == 1 ? 0 : KernelFor(cut).shared_bytes;
+    const size_t shared_bytes = cut.IsLine() ? 0 : KernelFor(cut).shared_bytes;
     if (shared_bytes > device.shared_bytes_per_block) {
       return "needs " + std::to_string(shared_bytes) + " bytes of shared memory a block";
     }
@@ -399,7 +426,10 @@ class Family final : public KernelFamily {
       GEMM_RETURN_IF_CUDA_ERROR(PrepareSkinnyBatch());
     }
     GEMM_RETURN_IF_CUDA_ERROR(PreparePackRows());
-    GEMM_RETURN_IF_CUDA_ERROR(PrepareSkinnyLines(HasBoxes(device), kLoneSharedBytes));
+    const size_t line_bytes = HasBoxes(device) ? SharedBytesOfPlaces(1) : 0;
+    GEMM_RETURN_IF_CUDA_ERROR(PrepareSkinnyColumns(line_bytes));
+    GEMM_RETURN_IF_CUDA_ERROR(PrepareSkinnyDots(line_bytes));
+    GEMM_RETURN_IF_CUDA_ERROR(PrepareSkinnySequential(line_bytes));
     return PrepareAddChunks();
   }
 
@@ -439,11 +469,16 @@ class Family final : public KernelFamily {
       if (record.second_pass) g.partial = work;
       switch (record.kind) {
         case SkinnyKind::kDots:
-          GEMM_RETURN_IF_CUDA_ERROR(LaunchSkinnyDots(g, record.planes, stream));
-          break;
-        case SkinnyKind::kLine:
           GEMM_RETURN_IF_CUDA_ERROR(
-              LaunchSkinnyLine(g, record.blocks, record.planes, kLoneSharedBytes, stream));
+              LaunchSkinnyDots(g, {record.blocks, record.threads, record.shared_bytes}, stream));
+          break;
+        case SkinnyKind::kColumns:
+          GEMM_RETURN_IF_CUDA_ERROR(
+              LaunchSkinnyColumns(g, {record.blocks, record.threads, record.shared_bytes}, stream));
+          break;
+        case SkinnyKind::kSequential:
+          GEMM_RETURN_IF_CUDA_ERROR(LaunchSkinnySequential(
+              g, {record.blocks, record.threads, record.shared_bytes}, stream));
           break;
         case SkinnyKind::kBatch:
           GEMM_RETURN_IF_CUDA_ERROR(
@@ -454,7 +489,7 @@ class Family final : public KernelFamily {
           break;
       }
       if (!record.second_pass) return cudaSuccess;
-      if (g.length == 1) return LaunchSkinnyDotTotal(g, record.planes, stream);
+      if (g.length == 1) return LaunchSkinnyDotTotal(g, stream);
       return LaunchSecondPass(g, kSkinnyRowCounts[record.rows_index].Strip(), stream);
     });
   }

@@ -36,16 +36,14 @@ constexpr double kChunkSeconds = 0.038e-6;  // of it, each chunk of the first
 constexpr int64_t kMostChunksOneByOne = 64;
 constexpr double kPartialBytesPerSecond = 1.9e12;
 
-// One row, without a ring: single results, rows of the matrix with k contiguous, and columns.
-constexpr double kDotStartSeconds = 2.5e-6;
-constexpr double kDotTotalSeconds = 0.5e-6;
-constexpr double kDotBytesPerSecond = 3.37e12;
-constexpr double kDotsStartSeconds = 2.4e-6;
-constexpr double kDotsMemoryFraction = 0.8;
-constexpr double kNextDotSeconds = 0.45e-9;  // of a warp, where not all run at once
-constexpr double kLineStartSeconds = 2.6e-6;
-constexpr double kLineMemoryFraction = 0.75;
-constexpr double kNextLineSeconds = 4e-6;  // beginning another wave
+// One row: blocks that stay, of columns and of rows with k contiguous.
+constexpr double kLineStartSeconds = 1.9e-6;
+constexpr double kColumnsMemoryFraction = 0.84;
+constexpr double kDotsMemoryFraction = 0.82;
+// A warp's loads: the time until they have come, and what a multiprocessor gets in it.
+constexpr double kLineStepSeconds = 0.75e-6;
+constexpr double kLineStepBytes = 4096;
+constexpr double kTotalSeconds = 0.6e-6;  // of a single result's chunks
 
 // Persistent blocks that share out a batch. Up to 16 rows, copies and arithmetic add up.
 constexpr double kBatchStartSeconds = 3e-6;
@@ -83,6 +81,7 @@ double MemoryFraction(SkinnyFeed feed) {
 
 double SecondPassSeconds(const SkinnyCut& cut) {
   if (cut.way != SkinnyWay::kSecondPass) return 0;
+  if (cut.rows * cut.length == 1) return kTotalSeconds;
   return kSecondPassSeconds +
          static_cast<double>(std::min(cut.order.chunks, kMostChunksOneByOne)) * kChunkSeconds +
          2.0 * sizeof(float) * static_cast<double>(cut.partial_elements) / kPartialBytesPerSecond;
@@ -104,22 +103,24 @@ double BatchSeconds(const Problem& problem, const DeviceInfo& device, const Skin
                                         static_cast<double>(problem.k) * product_seconds);
 }
 
-// The kernels of skinny_lines.h.
-double LineSeconds(const DeviceInfo& device, const SkinnyCut& cut, double batch, double bytes) {
-  const double multiprocessors = std::max(1, device.multiprocessors);
+// The kernels of skinny_lines.h: the memory's time, or that of a warp with the most.
+double LineSeconds(const Problem& problem, const DeviceInfo& device, const SkinnyCut& cut,
+                   double bytes) {
   const double bandwidth = std::max(1.0, device.memory_bytes_per_second);
-  if (cut.kind == SkinnyKind::kDots && cut.length == 1) {
-    return kDotStartSeconds + (cut.way == SkinnyWay::kSecondPass ? kDotTotalSeconds : 0) +
-           bytes / kDotBytesPerSecond;
-  }
-  const double blocks = batch * static_cast<double>(cut.Blocks());
-  if (cut.kind == SkinnyKind::kDots) {
-    const double warps = batch * static_cast<double>(cut.length * cut.order.chunks);
-    return kDotsStartSeconds + bytes / (kDotsMemoryFraction * bandwidth) +
-           (blocks > multiprocessors ? warps * kNextDotSeconds : 0) + SecondPassSeconds(cut);
-  }
-  return kLineStartSeconds + bytes / (kLineMemoryFraction * bandwidth) +
-         (std::ceil(blocks / multiprocessors) - 1) * kNextLineSeconds + SecondPassSeconds(cut);
+  const LineCut& line = cut.line;
+  const bool dots = cut.kind == SkinnyKind::kDots;
+  const auto at_once = static_cast<double>(line.blocks * line.block_warps);
+  const double rounds =
+      std::ceil(static_cast<double>(line.items) * line.warps * line.share / at_once);
+  const double chunk =
+      static_cast<double>(ReadsAB(problem) ? std::min(problem.k, cut.order.chunk_length) : 0);
+  const double turns =
+      line.parts > 1 ? 1 : std::ceil(static_cast<double>(cut.order.chunks) / line.share);
+  const double step = dots ? kLineStepBytes / sizeof(float) / line.rows
+                           : kLineStepBytes / sizeof(float) / kLineStrip * line.warps;
+  const double steps = rounds * turns * std::ceil(chunk / step);
+  const double memory = bytes / ((dots ? kDotsMemoryFraction : kColumnsMemoryFraction) * bandwidth);
+  return kLineStartSeconds + std::hypot(memory, steps * kLineStepSeconds) + SecondPassSeconds(cut);
 }
 
 }  // namespace
@@ -134,9 +135,7 @@ double SkinnySeconds(const Problem& problem, const DeviceInfo& device, const Ski
   const auto length = static_cast<double>(cut.length);
   const double bytes =
       sizeof(float) * batch * (length * k + lines * k + lines * length * (ReadsC(problem) ? 2 : 1));
-  if (cut.kind == SkinnyKind::kDots || cut.kind == SkinnyKind::kLine) {
-    return LineSeconds(device, cut, batch, bytes);
-  }
+  if (cut.IsLine()) return LineSeconds(problem, device, cut, bytes);
   const bool cut_up = cut.way != SkinnyWay::kOneByOne;
   const auto chunks = static_cast<double>(cut_up ? cut.order.chunks : 1);
   const auto whole = static_cast<double>(cut_up ? cut.order.whole_strips : 0);

@@ -102,50 +102,120 @@ void ChooseFeed(const Problem& problem, bool boxes, SkinnyCut* cut) {
 
 constexpr int64_t kMultiprocessors = 132;
 
-// How many rows a block has: as many as spread evenly, if they all run at once. Warps without one
-// would sum the last again.
-DotBlock DotBlockOf(const SkinnyCut& cut, int64_t batch) {
-  constexpr int64_t kWarps = 4;  // elsewhere, if a row takes no more
-  constexpr int64_t kMostWarps = 32;
-  const int64_t chunks = cut.order.chunks;
-  if (cut.way == SkinnyWay::kSecondPass) return {1, static_cast<int>(kWarps)};
-  const int64_t warps = std::min<int64_t>(chunks, kMostMeeting);
-  const int64_t even = TilesOf(cut.length, kMultiprocessors);
-  const bool at_once = batch == 1 && even <= kMostWarps / warps && warps == chunks;
-  const int64_t elsewhere = std::clamp<int64_t>(kWarps / warps, 1, cut.length);
-  return {static_cast<int>(at_once ? even : elsewhere), static_cast<int>(warps)};
+// So many blocks that each has the same number of items, or one less. `most_warps`: of a
+// multiprocessor; `together`: items of a block at once, in so many warps each.
+void SpreadBlocks(int most_warps, int most_block_warps, int item_warps, LineCut* line) {
+  const int64_t items = std::max<int64_t>(1, line->items);
+  const int64_t rounds = TilesOf(items, kMultiprocessors * (most_warps / item_warps));
+  const int64_t each = TilesOf(items, kMultiprocessors * rounds);  // of a multiprocessor at once
+  const int64_t most_together = std::max(1, most_block_warps / item_warps);
+  line->places = static_cast<int>(TilesOf(each, most_together));
+  const int64_t together = TilesOf(each, line->places);
+  line->block_warps = static_cast<int>(together) * item_warps;
+  line->blocks = std::min(TilesOf(items, together), kMultiprocessors * line->places);
 }
 
-// As many columns as let all pairs of blocks run at once, or in as few waves as there have to be.
-int LineColumnsOf(const SkinnyCut& cut, int64_t batch) {
-  constexpr int64_t kLeast = 32;
-  const int64_t pairs = std::max<int64_t>(
-      1, kMultiprocessors / kLinePair / std::max<int64_t>(1, cut.ChunkBlocks() * batch));
-  const int64_t waves = TilesOf(cut.length, pairs * kMostLineColumns);
-  return static_cast<int>(
-      std::min(cut.length, std::max(kLeast, TilesOf(cut.length, pairs * waves))));
+// Rows of a warp at once: so many that there are warps enough, but more where k is short.
+int DotRowsOf(const SkinnyCut& cut, int64_t k, int64_t batch) {
+  constexpr int64_t kShortSum = 128;
+  constexpr int64_t kMediumSum = 512;
+  constexpr int64_t kManyRows = 24000;
+  constexpr int64_t kFewWarps = kMultiprocessors * kLineWarpsTogether / 2;
+  if (cut.length == 1) return 1;
+  const int64_t rows = cut.length * batch;
+  if (k <= kMediumSum && rows >= kManyRows) return kMostDotRows;
+  const int64_t meeting = std::min<int64_t>(cut.order.chunks, kMostMeeting);
+  if (rows * meeting < 2 * kFewWarps) return 1;
+  return k <= kShortSum && rows >= kMostDotRows * kFewWarps ? kMostDotRows : 2;
+}
+
+void CutDots(const Problem& problem, SkinnyCut* cut) {
+  LineCut& line = cut->line;
+  const int64_t chunks = cut->order.chunks;
+  line.warps = 1;
+  line.rows = DotRowsOf(*cut, problem.k, problem.batch_count);
+  line.strips = TilesOf(cut->length, line.rows);
+  line.items = line.strips * problem.batch_count * line.parts;
+  line.share = 1;
+  const bool meet = chunks <= kDeepChunkLanes || cut->length == 1;
+  while (line.parts == 1 && meet && line.share < std::min<int64_t>(chunks, kMostMeeting) &&
+         line.items * line.share < kMultiprocessors * kLineWarpsTogether / 2) {
+    line.share *= 2;
+  }
+  SpreadBlocks(kLineWarpsTogether, std::max(kMostDotGroups, line.share), line.share, &line);
+}
+
+void CutColumns(const Problem& problem, SkinnyCut* cut) {
+  // With so many, a warp each.
+  constexpr int64_t kManyStrips = 1200;
+  LineCut& line = cut->line;
+  line.rows = kLineStrip;
+  line.strips = TilesOf(cut->length, int64_t{kLineStrip});
+  line.items = line.strips * problem.batch_count * line.parts;
+  line.warps = line.items >= kManyStrips ? 1 : kColumnWarps;
+  line.share = 1;
+  if (line.warps == 1) {
+    SpreadBlocks(kLineWarpsTogether, kMostLineThreads / 32, 1, &line);
+    return;
+  }
+  if (line.parts == 1 && cut->order.chunks >= kMostChunksTogether &&
+      line.items <= kMultiprocessors) {
+    line.share = kMostChunksTogether;
+  }
+  const int item_warps = line.warps * line.share;
+  SpreadBlocks(kColumnWarpsTogether, item_warps, item_warps, &line);
+  line.freely = (line.places + 1) * line.block_warps > kColumnWarpsTogether;
+  // Ragged loads take two lines of the L1 cache each.
+  constexpr int64_t kLong = 1024;
+  if (!line.freely && !cut->matrix.aligned_16 && problem.k > kLong) line.freely = line.late = true;
 }
 
 // How chunks of a line meet, and who has what.
 void CutLine(const Problem& problem, SkinnyCut* cut) {
-  // So many columns fill the device without chunks.
-  constexpr int64_t kManyColumns = kMultiprocessors / kLinePair * 32;
   const LaneOrder& order = cut->order;
   const bool dots = cut->kind == SkinnyKind::kDots;
-  cut->pitch = dots && cut->length == 1 ? 1 : TilesOf(cut->length, 4) * 4;
+  cut->pitch = cut->length == 1 ? 1 : TilesOf(cut->length, 4) * 4;
+  // Fits where there are few. Rows of many chunks meet in no block, but in a warp.
+  const int64_t most = kMultiprocessors * (dots && order.chunks > kDeepChunkLanes ? 8 : 1);
+  const int64_t few = most / std::max<int64_t>(1, problem.batch_count);
   const int64_t elements = order.chunks * cut->pitch * problem.batch_count;
-  if (order.chunks > (dots ? kMostMeeting : 1) &&
-      order.strips <= kEnoughBlocks / std::max<int64_t>(1, problem.batch_count) &&
-      elements <= kMostElements) {
-    // Columns that lie better than the problem says come in strips, which may need the room.
+  if (order.chunks > (dots ? kMostMeeting : kMostChunksTogether) &&
+      (dots ? cut->length : order.strips) <= few && elements <= kMostElements) {
     cut->partial_elements = elements;
-    if (dots || cut->length < kManyColumns) cut->way = SkinnyWay::kSecondPass;
+    cut->way = SkinnyWay::kSecondPass;
   }
+  cut->line.parts = cut->way == SkinnyWay::kSecondPass ? order.chunks : 1;
   if (dots) {
-    cut->dots = DotBlockOf(*cut, problem.batch_count);
+    CutDots(problem, cut);
   } else {
-    cut->line_columns = LineColumnsOf(*cut, problem.batch_count);
+    CutColumns(problem, cut);
   }
+}
+
+// Which operand is x, before anything is settled.
+SkinnyCut Uncut(const Problem& problem, bool a_16, bool b_16) {
+  // Of a tile either may be x.
+  const bool x_is_a = problem.m <= problem.n || problem.n > kMostSkinny;
+  const int64_t rows = x_is_a ? problem.m : problem.n;
+  const int64_t length = x_is_a ? problem.n : problem.m;
+  return {
+      .x_is_a = x_is_a,
+      .rows = rows,
+      .length = length,
+      .x = SkinnyOperand(problem, x_is_a, rows, rows <= kMostLines, x_is_a ? a_16 : b_16),
+      .matrix = SkinnyOperand(problem, !x_is_a, length, false, x_is_a ? b_16 : a_16),
+      .kind = SkinnyKind::kStrips,
+      .feed = SkinnyFeed::kShifted,
+      .rows_index = 0,
+      .order = LaneOrder(problem),
+      .way = SkinnyWay::kOneByOne,
+      .pitch = 0,
+      .partial_elements = 0,
+      .x_by_elements = false,
+      .packs_x = false,
+      .packed_elements = 0,
+      .line = {},
+  };
 }
 
 }  // namespace
@@ -213,42 +283,23 @@ TensorBoxes SkinnyOperand::QuarterBoxes(const Problem& problem, const float* bas
 }
 
 SkinnyCut CutSkinny(const Problem& problem, bool clusters, bool boxes, bool a_16, bool b_16) {
-  // Of a tile either may be x.
-  const bool x_is_a = problem.m <= problem.n || problem.n > kMostSkinny;
-  const int64_t rows = x_is_a ? problem.m : problem.n;
-  const int64_t length = x_is_a ? problem.n : problem.m;
-  SkinnyCut cut = {
-      .x_is_a = x_is_a,
-      .rows = rows,
-      .length = length,
-      .x = SkinnyOperand(problem, x_is_a, rows, rows <= kMostLines, x_is_a ? a_16 : b_16),
-      .matrix = SkinnyOperand(problem, !x_is_a, length, false, x_is_a ? b_16 : a_16),
-      .kind = SkinnyKind::kStrips,
-      .feed = SkinnyFeed::kShifted,
-      .rows_index = 0,
-      .order = LaneOrder(problem),
-      .way = SkinnyWay::kOneByOne,
-      .pitch = 0,
-      .partial_elements = 0,
-      .x_by_elements = false,
-      .packs_x = false,
-      .packed_elements = 0,
-      .dots = {},
-      .line_columns = 0,
-  };
+  SkinnyCut cut = Uncut(problem, a_16, b_16);
+  const int64_t rows = cut.rows;
+  const int64_t length = cut.length;
   if (boxes && SharesOut(problem, cut)) {
     cut.kind = SkinnyKind::kBatch;
     cut.order.strip = SkinnyStrip(rows);
     cut.order.strips = TilesOf(length, cut.order.strip);
     return cut;
   }
-  ChooseFeed(problem, boxes, &cut);
-  if (rows == 1 && (length == 1 || (cut.matrix.along && !cut.matrix.aligned_16))) {
-    cut.kind = SkinnyKind::kDots;
-  } else if (clusters && rows == 1 && !cut.matrix.along && !cut.matrix.aligned_16) {
-    cut.kind = SkinnyKind::kLine;
-  }
   LaneOrder& order = cut.order;
+  if (rows == 1) {
+    cut.kind = length == 1 || cut.matrix.along ? SkinnyKind::kDots : SkinnyKind::kColumns;
+    if (!ReadsAB(problem)) order.chunks = 1;
+    CutLine(problem, &cut);
+    return cut;
+  }
+  ChooseFeed(problem, boxes, &cut);
   if (const int strip = kSkinnyRowCounts[cut.rows_index].Strip(); strip != order.strip) {
     order.strip = strip;
     order.strips = TilesOf(length, strip);
@@ -256,10 +307,6 @@ SkinnyCut CutSkinny(const Problem& problem, bool clusters, bool boxes, bool a_16
   if (!ReadsAB(problem)) {
     order.whole_strips = 0;
     order.chunks = 1;
-  }
-  if (cut.kind != SkinnyKind::kStrips) {
-    CutLine(problem, &cut);
-    return cut;
   }
   if (order.chunks == 1 ||
       order.strips > kEnoughBlocks / std::max<int64_t>(1, problem.batch_count)) {
@@ -280,6 +327,22 @@ SkinnyCut CutSkinny(const Problem& problem, bool clusters, bool boxes, bool a_16
     cut.way = SkinnyWay::kSecondPass;
     cut.partial_elements = elements;
   }
+  return cut;
+}
+
+SkinnyCut CutSequentialLine(const Problem& problem) {
+  SkinnyCut cut = Uncut(problem, false, false);
+  cut.kind = SkinnyKind::kSequential;
+  cut.order.chunks = 1;
+  cut.order.chunk_length = std::max<int64_t>(1, problem.k);
+  LineCut& line = cut.line;
+  line = {.warps = 1,
+          .share = 1,
+          .rows = kLineStrip,
+          .strips = TilesOf(cut.length, int64_t{kLineStrip}),
+          .parts = 1};
+  line.items = line.strips * problem.batch_count;
+  SpreadBlocks(kLineWarpsTogether, kMostLineThreads / 32, 1, &line);
   return cut;
 }
 

@@ -16,7 +16,7 @@
 
 namespace gemm {
 
-// A number of rows of x for which there are kernels.
+// A number of rows of x, from two on, for which there are kernels of strips.
 struct SkinnyRowCount {
   int rows;
   bool if_along = true;   // where x has k contiguous
@@ -28,7 +28,6 @@ struct SkinnyRowCount {
   constexpr int Strip() const { return narrow ? kNarrowStrip : SkinnyStrip(rows); }
 };
 inline constexpr SkinnyRowCount kSkinnyRowCounts[] = {
-    {.rows = 1, .if_across = false},
     {.rows = 4, .if_shifted = true},
     {.rows = 8, .if_shifted = true},
     {.rows = 16, .if_shifted = true, .if_shifted_boxes = true},
@@ -102,7 +101,24 @@ struct SkinnyOperand {
 enum class SkinnyWay { kOneByOne, kCluster, kSecondPass };
 
 // Kernels of strips, those of skinny_lines.h, or that of skinny_batch.h.
-enum class SkinnyKind { kStrips, kDots, kLine, kBatch };
+enum class SkinnyKind { kStrips, kDots, kColumns, kSequential, kBatch };
+
+// How the kernels of skinny_lines.h share out a product: LineShare, and blocks that stay.
+struct LineCut {
+  int warps;
+  int share;
+  int rows;
+  int64_t strips;
+  int64_t parts;
+  int64_t items;
+  int block_warps;
+  int64_t blocks;
+  int places;  // of a multiprocessor
+  // Whether blocks fill their places, so that none crowd, or shared memory that would keep them
+  // from it is better left to the L1 cache: then the launch does not start early.
+  bool freely = false;
+  bool late = false;
+};
 
 // Which operand is x, how its steps come, and how the launch is cut.
 struct SkinnyCut {
@@ -121,17 +137,13 @@ struct SkinnyCut {
   bool x_by_elements;        // though the matrix comes by boxes
   bool packs_x;              // copies x into the workspace first
   int64_t packed_elements;   // room for that, should the operands lie so that it is copied
-  DotBlock dots;             // of dots
-  int line_columns;          // of a line
+  LineCut line;              // of dots and columns
 
-  // That share the chunks of a strip, of columns or of rows.
-  int64_t ChunkBlocks() const {
-    if (way == SkinnyWay::kOneByOne) return 1;
-    return kind == SkinnyKind::kDots ? TilesOf(order.chunks, dots.warps) : order.chunks;
-  }
+  bool IsLine() const { return kind != SkinnyKind::kStrips && kind != SkinnyKind::kBatch; }
+  // That share the chunks of a strip.
+  int64_t ChunkBlocks() const { return way == SkinnyWay::kOneByOne ? 1 : order.chunks; }
   int64_t Blocks() const {
-    if (kind == SkinnyKind::kDots) return TilesOf(length, dots.rows) * ChunkBlocks();
-    if (kind == SkinnyKind::kLine) return TilesOf(length, line_columns) * kLinePair * ChunkBlocks();
+    if (IsLine()) return line.items;  // which blocks count
     return order.whole_strips + (order.strips - order.whole_strips) * ChunkBlocks();
   }
 };
@@ -139,6 +151,8 @@ struct SkinnyCut {
 // `clusters`: blocks may meet. `boxes`: the device has a copy engine. `a_16`, `b_16`: the operand
 // begins at a multiple of 16 bytes.
 SkinnyCut CutSkinny(const Problem& problem, bool clusters, bool boxes, bool a_16, bool b_16);
+// Of one row or column, summed sequentially.
+SkinnyCut CutSequentialLine(const Problem& problem);
 
 }  // namespace gemm
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/families/divisor.h"
 #include "kernels/families/strided_gemm.h"
 #include "kernels/families/sum_order.h"
 
@@ -97,10 +98,17 @@ struct SkinnyShape {
   static constexpr size_t kSharedBytes = kBarriersAt + 8 * kLaneWarps * kStages;
 };
 
-// A block of the kernel for rows with k contiguous: so many, of so many warps each.
-struct DotBlock {
-  int rows;
-  int warps;  // share the row's chunks
+// How the kernels of skinny_lines.h share out a product. A strip is 32 columns, or the rows of a
+// warp.
+struct LineShare {
+  int warps;   // that share a strip: 1 or kColumnWarps; of dots 1
+  int share;   // chunks of a strip that are summed at once, each by warps of its own
+  int rows;    // of a warp at once, of dots
+  int strips;  // of a matrix
+  int parts;   // of a strip: 1, or its chunks where they are left to a second pass
+  int items;   // all parts of all strips of all matrices
+  Divisor by_strips;
+  Divisor by_parts;
 };
 
 struct SkinnyGemm {
@@ -117,7 +125,7 @@ struct SkinnyGemm {
   int64_t matrix_batch;
   bool x_is_a;
   bool fewer_stages;
-  bool alone;          // no two blocks of the launch share a multiprocessor
+  bool alone;          // blocks do not crowd, so that the launch may start early
   bool x_is_packed;    // by the kernel before
   bool x_by_elements;  // though the matrix comes by boxes
   bool x_16;           // four elements in a row, along what is contiguous, are 16-byte aligned
@@ -128,10 +136,9 @@ struct SkinnyGemm {
   int chunks;            // of each of the others
   int chunk_blocks;      // blocks that share those
   int64_t chunk_length;
-  DotBlock dots;
-  int line_columns;  // of a strip, in the kernel for rows that begin anywhere
-  float* partial;    // null, or where chunks leave their sums, [chunk][batch][row of x][pitch]
-  int64_t pitch;     // a multiple of four, or 1 for a single result
+  LineShare line;
+  float* partial;  // null, or where chunks leave their sums, [chunk][batch][row of x][pitch]
+  int64_t pitch;   // a multiple of four, or 1 for a single result
 };
 
 }  // namespace gemm

@@ -26,14 +26,17 @@
 //                      from 17 to 32 strips are of 16 where these, or chunks of them, fit one
 //                      wave. For up to 40 rows or columns, or 64 x 64 with k from 32768 on. From 17
 //                      of them on quarters may be taken instead: ragged rows cost those less.
-//                      The chunks of a single result are added as those of dealt_chunks.
+//                      A single row or column has 32 lanes instead, which take one product each in
+//                      turn, and are added in halves (lane i and i + 16, then 8, 4, 2, 1). The
+//                      chunks of a single result are added as those of dealt_chunks.
 //   dealt_chunks       k in chunks, each dealt out to 4 ways in blocks of 8 products: way w has
 //                      every fourth block from the w-th on. The ways are added in order; the
 //                      chunks in 32 lanes, every 32nd chunk from the i-th on in lane i, and the
 //                      lanes in order.
 //
 // Within a quarter, part or lane: acc = 0; for its l ascending: acc = fma(a, b, acc). Lanes go on
-// to the end of the block, or of its half of 16 beyond 32 rows, with products 0 * 0.
+// to the end of the block, or of its half of 16 beyond 32 rows, with products 0 * 0, but for those
+// of a single row or column.
 
 #ifndef GEMMD_KERNELS_FAMILIES_SUM_ORDER_H_
 #define GEMMD_KERNELS_FAMILIES_SUM_ORDER_H_
@@ -55,6 +58,7 @@ inline constexpr int kLaneWarps = 8;
 inline constexpr int kLaneBlock = 32;   // consecutive products of a warp
 inline constexpr int kLaneGranule = 4;  // of a lane
 inline constexpr int kLaneRound = kLaneWarps * kLaneBlock;
+inline constexpr int kLineLanes = 32;  // of a single row or column
 inline constexpr int64_t kMostSkinny = 40;
 // A result of up to 64 x 64 goes the same way if k is long.
 inline constexpr int64_t kMostSkinnyTile = 64;
@@ -64,6 +68,7 @@ constexpr int LanesOf(int64_t narrow) { return narrow <= 16 ? 4 : narrow <= 32 ?
 constexpr int SkinnyStrip(int64_t narrow) { return narrow <= 16 ? 32 : 64; }
 inline constexpr int kNarrowStrip = 16;         // or this
 inline constexpr int kMostSingleChunks = 1024;  // of a single result
+inline constexpr int kMostSingleTogether = 16;  // of those, in one block
 
 // Up to here a product is small.
 inline constexpr int64_t kSmallWide = 512;
@@ -392,6 +397,10 @@ struct LaneOrder {
     constexpr int64_t kMultiprocessors = 132;
     const int64_t narrow = std::min(problem.m, problem.n);
     const int64_t k = std::max<int64_t>(1, problem.k);
+    if (narrow == 1) {
+      CutLine(std::max(problem.m, problem.n), k);
+      return;
+    }
     const bool few_rows = narrow <= 16;
     const double begin = few_rows ? 400 : 140;
     const double cluster = few_rows ? 150 : 70;
@@ -432,11 +441,6 @@ struct LaneOrder {
     const int64_t whole = strips / kMultiprocessors * kMultiprocessors;
     if (!few_rows && whole > 0 && whole < strips) consider(whole);
     if (chunks == 1) whole_strips = 0;
-    // Of a single result chunks alone are shared out.
-    if (wide == 1) {
-      chunk_length = TilesOf(TilesOf(k, kMostSingleChunks), kLaneRound) * kLaneRound;
-      chunks = TilesOf(k, chunk_length);
-    }
     // Narrower strips may fit one wave, with all of k or in chunks. A product of one takes this
     // part of a wide one.
     constexpr double kOfWide = 0.24;
@@ -458,6 +462,43 @@ struct LaneOrder {
         least = time;
       }
     }
+  }
+
+  // A single row or column. Two chunks of a strip are summed at once in no more time than one; 66
+  // strips ask as much of the memory as it gives, and more chunks are for fewer, which a second
+  // pass has to be worth. Of a single result chunks alone are shared out.
+  void CutLine(int64_t wide, int64_t k) {
+    constexpr int64_t kEnough = 66;
+    constexpr int64_t kSecondPass = 600;
+    constexpr int64_t kShortest = 512;  // of more than one
+    constexpr int64_t kOneWarp = 1024;  // products that a warp has under way
+    strip = SkinnyStrip(1);
+    strips = TilesOf(wide, strip);
+    const auto cut = [this, k](int64_t most) {
+      chunk_length = TilesOf(TilesOf(k, most), kLaneRound) * kLaneRound;
+      chunks = TilesOf(k, chunk_length);
+    };
+    if (wide == 1) {
+      cut(kMostSingleChunks);
+      if (k <= kMostSingleTogether * kOneWarp) {
+        chunk_length = kOneWarp;
+        chunks = TilesOf(k, chunk_length);
+      }
+      return;
+    }
+    int64_t best = k >= 2 * kShortest ? 2 : 1;
+    int64_t least = k;
+    const int64_t most_chunks = std::min<int64_t>(256, k / kShortest);
+    for (int64_t most = 3; strips < kEnough && most <= most_chunks;
+         most += std::max<int64_t>(1, most / 4)) {
+      cut(most);
+      const int64_t time =
+          std::max(chunk_length, strips * chunks * chunk_length / kEnough) + kSecondPass;
+      if (time >= least) continue;
+      best = most;
+      least = time;
+    }
+    cut(best);
   }
 
   // The chunks of a strip's results, by their row or column along the long side.

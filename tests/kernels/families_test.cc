@@ -85,6 +85,12 @@ TEST(Families, RunEveryCheckedCaseOfTheirTypeAndClassAlone) {
                  boxed.alignment_bytes % 16 == 0 && boxed.ld % 4 == 0 &&
                  (p.batch_count == 1 || boxed.batch_stride % 4 == 0);
         }
+        if (name == "skinny_f32_sm90_clusters") {
+          runs = runs && std::min(check_case.problem.m, check_case.problem.n) > 1;
+        }
+        if (name == "skinny_f32_sequential") {
+          runs = std::min(check_case.problem.m, check_case.problem.n) == 1;
+        }
         if (&family == &OuterFamily()) {
           runs = check_case.problem.k <= kOuterDepth || !ReadsAB(check_case.problem);
         }
@@ -224,13 +230,15 @@ TEST(Families, SumLanesWithinABoundedWorkspace) {
       ForEachKernel(DType::kF32, [&](const KernelFamily& family, int config) {
         if (family.configs()[config].numerics != NumericsClass::kChunkedLanes) return;
         if (capability == 80 && family.configs()[config].name != "skinny_f32_lanes") return;
+        const bool line = std::min(m, n) == 1;
+        if (line && family.configs()[config].name != "skinny_f32_lanes") return;
         EXPECT_EQ(family.WhyNot(problem, device, config), "");
         const Plan plan = family.MakePlan({&problem, 1}, device, config);
         EXPECT_EQ(plan.launches, plan.workspace_bytes > 0 ? 2 : 1);
         most = std::max(most, plan.workspace_bytes);
         ++kernels;
       });
-      EXPECT_EQ(kernels, capability == 80 ? 1 : 2);
+      EXPECT_EQ(kernels, capability == 80 || std::min(m, n) == 1 ? 1 : 2);
     }
     return most;
   };
@@ -238,17 +246,18 @@ TEST(Families, SumLanesWithinABoundedWorkspace) {
   EXPECT_EQ(workspace(8, 4096, 4096, 1), 0u);
   EXPECT_EQ(workspace(8, 4096, 4096, 17), 0u);
   EXPECT_GT(workspace(1, 1, 500000, 1000), 0u);
+  EXPECT_EQ(workspace(1, 1, 16000, 1), 0u);
   for (int64_t batch_count : {1, 10, 100, 1000, 100000}) {
     EXPECT_LE(workspace(40, 64, 500000, batch_count), size_t{64} << 20) << batch_count;
   }
 }
 
-// Single results come from registers, so that they need no room for a ring; rows do, and say so.
-TEST(Families, SumSingleResultsWithoutSharedMemory) {
+// One row or column comes from registers, so that it needs no room for a ring; more do, and say so.
+TEST(Families, SumRowsWithoutSharedMemory) {
   DeviceInfo little = Portable(H200());
   little.shared_bytes_per_block = size_t{99} << 10;
-  const auto why_not = [&](int64_t n, int32_t alignment_bytes) {
-    Problem problem = DenseProblem(DType::kF32, 1, n, 5001);
+  const auto why_not = [&](int64_t m, int64_t n, int32_t alignment_bytes) {
+    Problem problem = DenseProblem(DType::kF32, m, n, 5001);
     problem.a.alignment_bytes = problem.b.alignment_bytes = alignment_bytes;
     std::string found = "no such kernel";
     ForEachKernel(DType::kF32, [&](const KernelFamily& family, int config) {
@@ -259,8 +268,10 @@ TEST(Families, SumSingleResultsWithoutSharedMemory) {
     return found;
   };
   for (const int32_t alignment_bytes : {4, 256}) {
-    EXPECT_EQ(why_not(1, alignment_bytes), "");
-    EXPECT_NE(why_not(4096, alignment_bytes).find("bytes of shared memory"), std::string::npos);
+    EXPECT_EQ(why_not(1, 1, alignment_bytes), "");
+    EXPECT_EQ(why_not(1, 4096, alignment_bytes), "");
+    EXPECT_EQ(why_not(4096, 1, alignment_bytes), "");
+    EXPECT_NE(why_not(4, 4096, alignment_bytes).find("bytes of shared memory"), std::string::npos);
   }
 }
 

@@ -170,6 +170,16 @@ float SumInOrder(NumericsClass numerics, const Problem& problem, int64_t row, in
     float sum = 0;
     if (numerics == NumericsClass::kSequential) {
       sum = sequential(begin, begin + length);
+    } else if (numerics == NumericsClass::kChunkedLanes && std::min(problem.m, problem.n) == 1) {
+      std::array<float, kLineLanes> lanes = {};
+      for (int64_t l = 0; l < std::min(length, k - begin); ++l) {
+        float& lane = lanes[static_cast<size_t>(l % kLineLanes)];
+        lane = std::fmaf(a[begin + l], b[begin + l], lane);
+      }
+      for (size_t half = kLineLanes / 2; half > 0; half /= 2) {
+        for (size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+      }
+      sum = lanes[0];
     } else if (numerics == NumericsClass::kChunkedLanes) {
       const auto lanes = static_cast<size_t>(LanesOf(std::min(problem.m, problem.n)));
       std::array<std::array<float, 4>, kLaneWarps> warps = {};
@@ -239,7 +249,8 @@ TEST_F(GpuTest, KernelsSumAsTheirClassDefines) {
       {1, 1, 90000},    {40, 700, 3000},   {24, 1100, 600},   {16, 520, 3001}, {1100, 13, 900},
       {33, 2100, 1000}, {33, 8457, 600},   {7, 603, 901},     {14, 603, 901},  {31, 601, 701},
       {62, 61, 33001},  {1130, 1090, 333}, {1023, 1025, 299}, {1, 1503, 2901}, {1, 1, 1003},
-      {2301, 1, 5001},  {1, 2301, 5001},   {19, 266, 2807},   {950, 31, 1125}};
+      {2301, 1, 5001},  {1, 2301, 5001},   {1, 513, 3001},    {515, 1, 20001}, {1, 70001, 130},
+      {70001, 1, 131},  {1, 1, 16385},     {1, 1, 3000},      {19, 266, 2807}, {950, 31, 1125}};
   std::set<NumericsClass> seen;
   for (const auto& shape : shapes) {
     for (const bool transposed : {false, true}) {

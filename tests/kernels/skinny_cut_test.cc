@@ -1,4 +1,4 @@
-// How products of one row or column are shared out among blocks.
+// How products of one row or column are shared out among warps and blocks.
 
 #include "kernels/families/skinny_cut.h"
 
@@ -9,7 +9,9 @@
 namespace gemm {
 namespace {
 
-SkinnyCut CutOf(int64_t length, int64_t k, int64_t batch, bool along, bool aligned) {
+constexpr int64_t kMultiprocessors = 132;
+
+SkinnyCut CutOf(int64_t length, int64_t k, int64_t batch, bool along, bool aligned = false) {
   Problem problem = DenseProblem(DType::kF32, 1, length, k, batch);
   if (along) {
     problem.b.transposed = true;
@@ -18,67 +20,71 @@ SkinnyCut CutOf(int64_t length, int64_t k, int64_t batch, bool along, bool align
   return CutSkinny(problem, true, true, aligned, aligned);
 }
 
-// Rows with k contiguous, and single results, go to warps: blocks are no larger than a device has,
-// and chunks that meet in one find room for their sums there.
-TEST(SkinnyCut, GivesRowsToWarps) {
-  for (int64_t length : {1, 2, 9, 131, 133, 1000, 3729, 4224, 4225, 100000}) {
-    for (int64_t k : {128, 300, 2049, 9001, 100001, 5000000}) {
-      for (int64_t batch : {1, 3, 1100, 70000}) {
-        const SkinnyCut cut = CutOf(length, k, batch, true, false);
-        ASSERT_EQ(cut.kind, SkinnyKind::kDots);
-        EXPECT_LE(cut.dots.rows * cut.dots.warps, 32) << length << " " << k << " " << batch;
-        EXPECT_LE(cut.dots.rows, length) << k << " " << batch;
-        if (cut.way == SkinnyWay::kSecondPass) {
-          EXPECT_EQ(cut.dots.rows, 1);
-          EXPECT_EQ(cut.partial_elements, cut.order.chunks * cut.pitch * batch);
-          EXPECT_GE(cut.ChunkBlocks() * cut.dots.warps, cut.order.chunks);
-        } else {
-          EXPECT_EQ(cut.way, SkinnyWay::kOneByOne);
-          EXPECT_LE(cut.dots.rows * cut.order.chunks, kMostSingleChunks)
-              << length << " " << k << " " << batch;
+// Every item has its warps, blocks fit where they are meant to, and none is empty.
+TEST(SkinnyCut, SharesOutLinesAmongBlocksThatStay) {
+  for (int64_t length : {1, 2, 9, 131, 133, 515, 1000, 3729, 4224, 4225, 20001, 100000}) {
+    for (int64_t k : {128, 300, 1024, 2049, 9001, 100001, 5000000}) {
+      for (int64_t batch : {1, 3, 100, 1100, 70000}) {
+        for (const bool along : {false, true}) {
+          const SkinnyCut cut = CutOf(length, k, batch, along);
+          const LineCut& line = cut.line;
+          SCOPED_TRACE(testing::Message() << length << " " << k << " " << batch << " " << along);
+          ASSERT_TRUE(cut.IsLine());
+          const bool dots = cut.kind == SkinnyKind::kDots;
+          EXPECT_EQ(dots, along || length == 1);
+          EXPECT_GE(line.strips * line.rows, length);
+          EXPECT_LT((line.strips - 1) * line.rows, length);
+          EXPECT_EQ(line.items, line.strips * line.parts * batch);
+          const int item_warps = line.warps * line.share;
+          EXPECT_EQ(line.block_warps % item_warps, 0);
+          EXPECT_GE(line.places, 1);
+          EXPECT_LE(line.places * line.block_warps,
+                    line.warps > 1 ? kColumnWarpsTogether : kLineWarpsTogether);
+          EXPECT_LE(line.blocks, kMultiprocessors * line.places);
+          EXPECT_LT((line.blocks - 1) * (line.block_warps / item_warps), line.items);
+          if (dots) {
+            EXPECT_LE(32 * line.block_warps, kMostDotThreads);
+            EXPECT_LE(line.share, kMostMeeting);
+            EXPECT_LE(line.rows, kMostDotRows);
+            EXPECT_LE(line.block_warps / line.share, kMostDotGroups);
+            // Chunks that several warps sum find room where they meet.
+            EXPECT_TRUE(line.share == 1 || cut.order.chunks <= kDeepChunkLanes || length == 1);
+          } else {
+            EXPECT_LE(line.share, kMostChunksTogether);
+            EXPECT_EQ(line.block_warps, line.warps > 1 ? item_warps : line.block_warps);
+          }
+          if (line.parts > 1) {
+            EXPECT_EQ(cut.way, SkinnyWay::kSecondPass);
+            EXPECT_EQ(line.parts, cut.order.chunks);
+            EXPECT_EQ(line.share, 1);
+            EXPECT_EQ(cut.partial_elements, cut.order.chunks * cut.pitch * batch);
+          } else {
+            EXPECT_EQ(cut.way, SkinnyWay::kOneByOne);
+            EXPECT_EQ(cut.partial_elements, 0);
+          }
         }
-        EXPECT_GE(cut.Blocks() * cut.dots.rows, length);
       }
     }
   }
-  // Rows of one wave are spread evenly, so that each multiprocessor has a block.
-  EXPECT_EQ(CutOf(3729, 7489, 1, true, false).Blocks(), 129);
-  EXPECT_EQ(CutOf(2000, 7489, 1, true, true).Blocks(), 125);
-  EXPECT_EQ(CutOf(6626, 411, 1, true, false).dots.rows, 4);
 }
 
-// Columns that begin anywhere go to pairs of blocks that all run at once, if there are not too
-// many.
-TEST(SkinnyCut, SpreadsColumnsOverPairs) {
-  for (int64_t length : {9, 33, 515, 1501, 2111, 2301, 4097, 5846, 6071, 6073, 20001, 1000001}) {
-    for (int64_t k : {128, 2031, 20001, 300001}) {
-      const SkinnyCut cut = CutOf(length, k, 1, false, false);
-      ASSERT_EQ(cut.kind, SkinnyKind::kLine);
-      EXPECT_GE(cut.line_columns, 1);
-      EXPECT_LE(cut.line_columns, kMostLineColumns) << length << " " << k;
-      EXPECT_GE(cut.Blocks() / kLinePair / cut.ChunkBlocks() * cut.line_columns, length);
-      if (length <= int64_t{66} * kMostLineColumns && cut.ChunkBlocks() == 1) {
-        EXPECT_LE(cut.Blocks(), 132) << length << " " << k;
-      }
-    }
-  }
-  EXPECT_EQ(CutOf(5846, 2031, 1, false, false).line_columns, 89);
-  EXPECT_EQ(CutOf(3001, 20001, 1, false, false).way, SkinnyWay::kOneByOne);
-  EXPECT_EQ(CutOf(515, 3001, 1, false, false).way, SkinnyWay::kSecondPass);
-  EXPECT_EQ(CutOf(4096, 4096, 1, false, true).kind, SkinnyKind::kStrips);
-}
-
-// A launch may find operands aligned that the problem does not promise to be, and then takes
-// another kernel: the workspace is the same.
-TEST(SkinnyCut, KeepsRoomWhereverOperandsLie) {
-  for (int64_t length : {512, 1504, 2304, 3000, 4096}) {
-    for (int64_t k : {2049, 5001, 100001}) {
-      const SkinnyCut ragged = CutOf(length, k, 1, false, false);
-      const SkinnyCut aligned = CutOf(length, k, 1, false, true);
-      EXPECT_NE(ragged.kind, aligned.kind);
-      EXPECT_GE(ragged.partial_elements, aligned.partial_elements) << length << " " << k;
-    }
-  }
+TEST(SkinnyCut, FillsTheDeviceWithLines) {
+  // A batch's strips go to a warp each, those of a single product to eight, or two chunks to 16.
+  EXPECT_EQ(CutOf(1190, 272, 34, false).line.warps, 1);
+  EXPECT_EQ(CutOf(6603, 805, 1, false).line.warps, kColumnWarps);
+  EXPECT_EQ(CutOf(6603, 805, 1, false).line.blocks, 207);
+  EXPECT_EQ(CutOf(4096, 4096, 1, false).line.share, 2);
+  EXPECT_EQ(CutOf(4096, 4096, 1, false).line.blocks, 128);
+  EXPECT_EQ(CutOf(515, 3001, 1, false).way, SkinnyWay::kSecondPass);
+  EXPECT_EQ(CutOf(515, 3001, 100, false).way, SkinnyWay::kOneByOne);
+  // Rows, more of them at once where there are many, and of few the chunks by different warps.
+  EXPECT_EQ(CutOf(7680, 2560, 1, true).line.rows, 2);
+  EXPECT_EQ(CutOf(1000, 300, 64, true).line.rows, kMostDotRows);
+  EXPECT_EQ(CutOf(1000, 1000, 1, true).line.rows, 1);
+  EXPECT_EQ(CutOf(2000, 7489, 1, true).line.share, 2);
+  EXPECT_EQ(CutOf(128, 20000, 1, true).line.share, 1);
+  EXPECT_GT(CutOf(128, 20000, 1, true).line.parts, kMostMeeting);
+  EXPECT_EQ(CutOf(128, 20000, 10, true).line.parts, 1);
 }
 
 }  // namespace

@@ -147,7 +147,7 @@ TEST(SumOrder, CutsLanesByTheDeviceThatTheyFill) {
     EXPECT_EQ(count, ChunkCount(NumericsClass::kChunkedLanes, DenseProblem(DType::kF32, n, m, k)));
     return count;
   };
-  EXPECT_EQ(chunks(1, 4096, 4096), 1);
+  EXPECT_EQ(chunks(1, 4096, 4096), 2);
   EXPECT_EQ(chunks(16, 2048, 2048), 2);
   EXPECT_EQ(chunks(32, 4096, 4096), 2);
   EXPECT_EQ(chunks(6144, 4, 2048), 1);
@@ -156,13 +156,18 @@ TEST(SumOrder, CutsLanesByTheDeviceThatTheyFill) {
   EXPECT_EQ(chunks(35, 700, 2048), 8);
   EXPECT_EQ(chunks(1, 100, 255), 1);
   EXPECT_EQ(chunks(1, 100, 256), 1);
-  EXPECT_EQ(chunks(1, 100, 512), 2);
+  EXPECT_EQ(chunks(1, 100, 1023), 1);
+  EXPECT_EQ(chunks(1, 100, 1024), 2);
+  EXPECT_EQ(chunks(1, 515, 3001), 4);
+  EXPECT_EQ(chunks(1, 3001, 20001), 2);
   EXPECT_EQ(chunks(64, 64, 65536), 128);
   EXPECT_EQ(chunks(8, 512, 500000), 8);
+  EXPECT_EQ(chunks(1, 1, 1000), 1);
+  EXPECT_EQ(chunks(1, 1, 16384), 16);
   EXPECT_EQ(chunks(1, 1, 100001), 391);
   EXPECT_EQ(chunks(1, 1, 500000), 977);
   EXPECT_LE(chunks(1, 1, int64_t{1} << 40), kMostSingleChunks);
-  EXPECT_EQ(chunks(1, int64_t{1} << 40, 4096), 1);
+  EXPECT_EQ(chunks(1, int64_t{1} << 40, 4096), 2);
 }
 
 // Chunks of whole stages that cover k, as many as fill a device but no shorter than two stages.
