@@ -129,6 +129,7 @@ int Replay(const Flags& flags) {
   std::vector<ShapeTimes> recorded;
   if (!ReadTimes(flags.from, &recorded)) return Refuse("cannot read times from " + flags.from);
   const DeviceInfo device = H200();
+  KeepLegal(device, &recorded);
   RunLog log;
   if (!log.Open(flags.json)) return Refuse("cannot write " + flags.json);
   const TuningTable table = TableFor(flags, device);

@@ -6,7 +6,8 @@
 // arithmetic, so counting them as waves that follow each other costs the same, and a last wave that
 // fills half the device still takes a whole wave: that is what makes large tiles lose on small
 // problems. What is left over after full rounds may find two places on one multiprocessor, and does
-// the more often the more is left: it then takes as long as two. A wave takes the larger of
+// the more often the more is left, if nothing keeps it apart: it then takes as long as two. A wave
+// takes the larger of
 //
 //   math   the tile's multiply-adds, edges of D that fall outside included, at the fraction of the
 //          multiprocessor's peak that the configuration reaches on large products. To begin and to
@@ -41,6 +42,7 @@ struct TileCost {
   double copy_seconds = 0;     // of a tile: copying that no arithmetic hides
   double result_fraction = 1;  // of the memory's rate: writing D
   int together = 1;            // tiles on a multiprocessor that it takes to reach math_fraction
+  double paired = 0.5;  // how often a wave that is left over finds two places on one multiprocessor
 };
 
 // Of one tile that runs at a fraction of its multiprocessor's peak.
@@ -65,7 +67,6 @@ inline double ModelTogether(const Problem& problem, const DeviceInfo& device, co
 // Of all tiles, in rounds of what multiprocessors take at a time.
 inline double ModelRounds(const Problem& problem, const DeviceInfo& device, const TileCost& cost,
                           double tiles, double products) {
-  constexpr double kPaired = 0.5;  // of what is left over, where it is a wave
   const double multiprocessors = std::max(1, device.multiprocessors);
   const double rounds = std::floor(tiles / (multiprocessors * cost.together));
   const double left = (tiles - rounds * multiprocessors * cost.together) / multiprocessors;
@@ -74,8 +75,8 @@ inline double ModelRounds(const Problem& problem, const DeviceInfo& device, cons
   };
   double seconds = rounds * at(cost.together) + at(std::ceil(left));
   if (rounds > 0 && left > 0 && std::ceil(left) < cost.together) {
-    seconds +=
-        kPaired * (left - std::ceil(left) + 1) * (at(std::ceil(left) + 1) - at(std::ceil(left)));
+    const double paired = std::min(1.0, cost.paired * (left - std::ceil(left) + 1));
+    seconds += paired * (at(std::ceil(left) + 1) - at(std::ceil(left)));
   }
   return seconds;
 }

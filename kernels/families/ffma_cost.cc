@@ -21,8 +21,15 @@ constexpr double kPackFraction = 0.8;
 constexpr double kAddPartsSeconds = 5.1e-6;
 constexpr double kPartsFraction = 2.5;
 constexpr double kResultFraction = 2;
+// How often a wave that is left over finds two places on one multiprocessor: where two blocks share
+// one, the second begins half a tile late (FfmaBeginLate), which keeps longer sums apart. Of
+// shorter ones a part of a wave does.
+constexpr int64_t kApart = 256;
+constexpr double kPairedIfShort = 8;
+constexpr double kPairedIfApart = 0.2;
 // Where four warps share tiles.
 constexpr double kSlicedStartSeconds = 2.7e-6;
+constexpr double kPaired = 0.5;
 constexpr double kEarlySeconds = 0.95e-6;  // less, where blocks do not crowd
 constexpr double kPackForSlicedSeconds = 1.5e-6;
 constexpr double kClusterSeconds = 0.95e-6;
@@ -170,7 +177,10 @@ double FfmaSeconds(const Problem& problem, const DeviceInfo& device, const FfmaC
                       .lone_fraction = config.lone_fraction / (slower * lone_slower),
                       .begin = config.begin + (rounds.store_16() ? 0 : stores * config.ragged),
                       .result_fraction = kResultFraction,
-                      .together = config.shape.blocks};
+                      .together = config.shape.blocks,
+                      .paired = sliced               ? kPaired
+                                : problem.k < kApart ? kPairedIfShort
+                                                     : kPairedIfApart};
   const auto batch = static_cast<double>(problem.batch_count);
   if (config.numerics == NumericsClass::kStreamK && ReadsAB(problem)) {
     return kStartSeconds + PackingSeconds(device, rounds, kPackSeconds) +

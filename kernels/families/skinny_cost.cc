@@ -29,6 +29,7 @@ constexpr double kStartSeconds = 2.33e-6;
 constexpr double kBegin = 209;               // beginning and ending a block, in products
 constexpr double kNextWaveSeconds = 1.7e-6;  // beginning another one
 constexpr double kClusterSeconds = 0.87e-6;
+constexpr double kWideSeconds = 3e-6;  // of 32 rows in strips of 64 with all of k, more than others
 constexpr double kPackSeconds = 1.94e-6;
 constexpr double kPackBytesPerSecond = 1.1e12;
 constexpr double kSecondPassSeconds = 1.04e-6;
@@ -152,6 +153,9 @@ double SkinnySeconds(const Problem& problem, const DeviceInfo& device, const Ski
   const double memory = bytes / (MemoryFraction(cut.feed) * bandwidth);
   const bool shifted = cut.feed == SkinnyFeed::kShifted || cut.feed == SkinnyFeed::kShiftedBoxes;
   return kStartSeconds + std::hypot(math, memory) + (shifted ? kShiftedSeconds : 0) +
+         (cut.way == SkinnyWay::kOneByOne && rows == 32 && cut.order.strip == SkinnyStrip(rows)
+              ? kWideSeconds
+              : 0) +
          (cut.way == SkinnyWay::kCluster ? kClusterSeconds : 0) +
          (cut.packs_x ? kPackSeconds + 2 * sizeof(float) * batch * lines * k / kPackBytesPerSecond
                       : 0) +
