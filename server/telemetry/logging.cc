@@ -1,7 +1,6 @@
 #include "server/telemetry/logging.h"
 
 #include <spdlog/logger.h>
-#include <spdlog/sinks/stdout_sinks.h>
 
 #include <algorithm>
 #include <cmath>
@@ -16,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "server/telemetry/stderr_sink.h"
 
 namespace gemm {
 namespace {
@@ -86,9 +86,10 @@ struct ValueWriter {
 
 struct LogState {
   LogOptions options;
-  spdlog::logger logger{"gemmd", std::make_shared<spdlog::sinks::stderr_sink_mt>()};
-
-  LogState() { logger.set_pattern("%v"); }
+  spdlog::logger logger{"gemmd", std::make_shared<StderrSink>([this](int64_t lines) {
+                          return FormatLine(options.format, absl::Now(), LogLevel::kWarning,
+                                            "log was not taken", {{"records_left_out", lines}});
+                        })};
 };
 
 // Never destroyed: threads may log while the process ends.

@@ -1,7 +1,9 @@
 """Every way to end."""
 
+import os
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -14,7 +16,9 @@ from harness import (
     PATIENT_DRAIN,
     clean_environment,
     failure_of,
+    gemm_pb2_grpc,
     gemmd_command,
+    open_channel,
     product_request,
     running_server,
     small_integers,
@@ -144,6 +148,24 @@ def test_drain_timeout_cancels_what_is_left():
         assert server.wait() == 0
         # What is running cannot be stopped, what waits can.
         assert sum(call.exception() is not None for call in calls) >= 3
+
+
+def test_a_log_that_nobody_reads_holds_nothing():
+    with tempfile.TemporaryDirectory(prefix="gemmd-") as folder:
+        path = f"{folder}/gemmd.sock"
+        flags = ("--listen=", f"--unix-listen={path}", "--metrics-listen=", "--log-level=debug")
+        reader, writer = os.pipe()
+        with subprocess.Popen(gemmd_command(*flags), stderr=writer, env=clean_environment()) as process:
+            wait_until(lambda: os.path.exists(path) or process.poll() is not None, "its socket")
+            with open_channel(f"unix:{path}") as channel:
+                stub = gemm_pb2_grpc.GemmServiceStub(channel)
+                for _ in range(400):  # each has a record, of which the pipe holds half
+                    stub.Multiply(small_request(), timeout=PATIENCE)
+            process.terminate()
+            assert process.wait(PATIENCE) == 0
+        os.close(writer)
+        with open(reader, encoding="utf-8") as log:
+            assert 100 < len(log.readlines()) < 400
 
 
 def test_second_signal_ends_it_at_once():

@@ -1,8 +1,11 @@
 #include "server/telemetry/logging.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -226,6 +229,64 @@ TEST_F(LogTest, AStormOfFailuresIsCutShort) {
   const int64_t seconds = absl::ToInt64Seconds(absl::Now() - start) + 2;
   EXPECT_LE(records.size(), static_cast<size_t>(seconds * kCallWarningsPerSecond));
   EXPECT_GT(records.size(), 0u);
+}
+
+// Standard error as a pipe of two pages, which nobody reads until Take.
+class FullPipeTest : public LogTest {
+ protected:
+  FullPipeTest() {
+    EXPECT_EQ(pipe2(pipe_, O_CLOEXEC), 0);
+    EXPECT_GE(fcntl(pipe_[1], F_SETPIPE_SZ, 8192), 8192);
+    EXPECT_EQ(dup2(pipe_[1], STDERR_FILENO), STDERR_FILENO);
+    InitLogging({.format = LogFormat::kJson});
+    Log(LogLevel::kInfo, "what the test before left out is told");
+    Take();
+  }
+  ~FullPipeTest() override {
+    dup2(stderr_, STDERR_FILENO);
+    for (int file : {stderr_, pipe_[0], pipe_[1]}) close(file);
+  }
+
+  // The lines that are in it.
+  std::vector<std::string> Take() const {
+    std::string text(1 << 20, '\0');
+    text.resize(
+        static_cast<size_t>(std::max<ssize_t>(0, read(pipe_[0], text.data(), text.size()))));
+    return absl::StrSplit(text, '\n', absl::SkipEmpty());
+  }
+
+ private:
+  const int stderr_ = dup(STDERR_FILENO);
+  int pipe_[2] = {-1, -1};
+};
+
+TEST_F(FullPipeTest, RecordsThatNobodyTakesAreLeftOutAndCounted) {
+  for (int i = 0; i < 100; ++i) Log(LogLevel::kInfo, "first");  // would stand still here
+  const size_t taken = Take().size();
+  EXPECT_GE(taken, 1u);
+  EXPECT_LT(taken, 100u);
+  Log(LogLevel::kInfo, "again");
+  const std::vector<std::string> lines = Take();
+  ASSERT_EQ(lines.size(), 2u);
+  const json missing = json::parse(lines[0]);
+  EXPECT_EQ(missing["message"], "log was not taken");
+  EXPECT_EQ(missing["level"], "warning");
+  EXPECT_EQ(missing["records_left_out"], 100 - taken);
+  EXPECT_EQ(json::parse(lines[1])["message"], "again");
+}
+
+TEST_F(FullPipeTest, ALineThatIsCutDoesNotSpoilTheNext) {
+  const std::string kilobyte(1000, 'x');
+  const std::vector<LogField> fields(12, {"x", kilobyte});
+  Log(LogLevel::kInfo, "long", fields);
+  const std::vector<std::string> cut = Take();
+  ASSERT_EQ(cut.size(), 1u);
+  EXPECT_FALSE(json::accept(cut.front()));
+  Log(LogLevel::kInfo, "next");
+  const std::vector<std::string> lines = Take();
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(json::parse(lines[0])["records_left_out"], 1);
+  EXPECT_EQ(json::parse(lines[1])["message"], "next");
 }
 
 }  // namespace
