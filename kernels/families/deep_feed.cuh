@@ -12,6 +12,7 @@
 #include "kernels/ptx/bulk_copy.cuh"
 #include "kernels/ptx/cp_async.cuh"
 #include "kernels/ptx/mbarrier.cuh"
+#include "kernels/ptx/prefetch.cuh"
 #include "kernels/ptx/shared_memory.cuh"
 
 namespace gemm {
@@ -58,6 +59,10 @@ struct DeepRing {
   }
 };
 
+// A block asks for so many stages at once; for more when the first has come, which would else come
+// late, among those of all blocks.
+inline constexpr int kDeepFirstStages = 2;
+
 // Has the first stage on its way to the L2 cache. Writes end up there, so what the kernel before
 // still writes is not missed; one thread.
 __device__ __forceinline__ void DeepPrefetchBoxes(const DeepGemm& g, const DeepPiece& piece,
@@ -74,10 +79,12 @@ __device__ __forceinline__ void DeepPrefetchBoxes(const DeepGemm& g, const DeepP
 __device__ __forceinline__ void DeepFeedBoxes(const DeepGemm& g, const DeepPiece& piece,
                                               const CUtensorMap* map_a, const CUtensorMap* map_b,
                                               DeepRing ring) {
+  const uint32_t first = ring.Full();
   ring.parity = 1;
   const auto batch = static_cast<int>(piece.batch);
   for (int s = 0; s < piece.stages; ++s) {
     const int k = static_cast<int>(piece.begin) + s * kDeepStage;
+    if (s == kDeepFirstStages) BarrierWait(first, 0);
     BarrierWait(ring.Empty(), ring.parity);
     OrderBoxesBehindAccesses();  // of those that turned what was there
     BarrierArriveExpecting(ring.Full(), kDeepStageBytes);
@@ -135,6 +142,21 @@ class DeepCopier {
     left_ -= kDeepStage;
   }
 
+  // Has the first stage on its way to the L2 cache. Lines and products begin anywhere.
+  __device__ __forceinline__ void Prefetch() const {
+    if (along_) {
+      const int line = kDeepCopiers * (lane_ % 16);
+      const int l = lane_ / 16 * (kDeepStage - 1);
+      if (first_ + line < lines_ && l < left_ + lane_) {
+        PrefetchToL2(from_ - lane_ + lane_ % 16 * step_ + l);
+      }
+    } else {
+      const int l = kDeepCopiers * (lane_ / 4);
+      const int line = lane_ % 4 * (kDeepTile / 3);
+      if (line < lines_ && l < left_) PrefetchToL2(from_ - lane_ + lane_ / 4 * step_ + line);
+    }
+  }
+
  private:
   __device__ __forceinline__ uint32_t RowAt(int row) const {
     return row * (4 * kDeepStage) + ((lane_ / 4) ^ (row % 8)) * 16 + lane_ % 4 * 4;
@@ -149,6 +171,12 @@ class DeepCopier {
   int64_t step_;
   int64_t next_stage_;
 };
+
+__device__ __forceinline__ void DeepPrefetchCopies(const DeepGemm& g, const DeepPiece& piece,
+                                                   int thread) {
+  DeepCopier(g.a, piece.batch, piece.row, piece.begin, g.p.k, thread).Prefetch();
+  DeepCopier(g.b, piece.batch, piece.column, piece.begin, g.p.k, thread).Prefetch();
+}
 
 __device__ __forceinline__ void DeepFeedCopies(const DeepGemm& g, const DeepPiece& piece,
                                                int thread, DeepRing ring) {

@@ -200,6 +200,7 @@ __device__ __forceinline__ void DeepMultiply(const DeepGemm& g, const CUtensorMa
   if (warp >= kDeepWarps + kDeepTurners) {
     const int mine = thread - 32 * (kDeepWarps + kDeepTurners);
     if (!kBoxes || mine == 0) {
+      if constexpr (!kBoxes) DeepPrefetchCopies(g, piece, mine);
       WaitForKernelBefore();
       if (mine == 0) LetKernelAfterStart();
       if constexpr (kBoxes) {
@@ -273,26 +274,34 @@ __device__ __forceinline__ void DeepAddChunks(const DeepGemm& g, float4* sums) {
   for (int c = 1; c < kMost; ++c) {
     if (lane + c * kDeepChunkLanes < g.chunks) sum = AddFours(sum, each[c]);
   }
+  constexpr int kResults = 4 * kQuads;
+  constexpr int kEach = (kResults + kDeepSumThreads - 1) / kDeepSumThreads;
+  int64_t rows[kEach];
+  int64_t columns[kEach];
+#pragma unroll
+  for (int r = 0; r < kEach; ++r) {
+    int row = 0;
+    int column = 0;
+    DeepPlace::Find(first * 4 + thread + r * kDeepSumThreads, &row, &column);
+    rows[r] = int64_t{tile_row} * kDeepTile + row;
+    columns[r] = int64_t{tile_column} * kDeepTile + column;
+  }
   sums[thread] = sum;
   __syncthreads();
   const auto* elements = reinterpret_cast<const float*>(sums);
-#pragma unroll 1
-  for (int result = thread; result < 4 * kQuads; result += kDeepSumThreads) {
-    int row = 0;
-    int column = 0;
-    DeepPlace::Find(first * 4 + result, &row, &column);
-    const int64_t i = int64_t{tile_row} * kDeepTile + row;
-    const int64_t j = int64_t{tile_column} * kDeepTile + column;
-    if (i >= g.p.m || j >= g.p.n) continue;
+#pragma unroll
+  for (int r = 0; r < kEach; ++r) {
+    const int result = thread + r * kDeepSumThreads;
+    if (result >= kResults || rows[r] >= g.p.m || columns[r] >= g.p.n) continue;
     float lanes[kLanes];
 #pragma unroll
-    for (int l = 0; l < kLanes; ++l) lanes[l] = elements[result + l * 4 * kQuads];
+    for (int l = 0; l < kLanes; ++l) lanes[l] = elements[result + l * kResults];
     float total = lanes[0];
 #pragma unroll
     for (int l = 1; l < kLanes; ++l) {
       if (l < g.chunks) total = __fadd_rn(total, lanes[l]);
     }
-    StoreElement(g.p, batch, i, j, total);
+    StoreElement(g.p, batch, rows[r], columns[r], total);
   }
 }
 
