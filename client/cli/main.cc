@@ -1,7 +1,9 @@
 // gemmctl: a gemmd server from the command line. Parses arguments; commands.h does the rest.
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
 #include "CLI/CLI.hpp"
@@ -49,6 +51,15 @@ ExitCode Run(int argc, char** argv) {
   return RunExplain(client, arguments.explain, json);
 }
 
+// What was printed is an output as any file: a script must not take half of it for the whole.
+ExitCode AfterOutput(ExitCode code) {
+  const int fault = std::fflush(stdout) == 0 ? 0 : errno;
+  if (fault == 0 && std::ferror(stdout) == 0) return code;
+  PrintError(std::string("standard output cannot be written") +
+             (fault == 0 ? "" : std::string(": ") + std::strerror(fault)));
+  return code == kSuccess ? kBadInput : code;
+}
+
 }  // namespace
 }  // namespace gemm::cli
 
@@ -59,5 +70,5 @@ int main(int argc, char** argv) {
   // gRPC logs its own view of each failure to stderr; ours says the same in plain words.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   gemm::cli::RemoveTemporaryFilesOnSignal();
-  return gemm::cli::Run(argc, argv);
+  return gemm::cli::AfterOutput(gemm::cli::Run(argc, argv));
 }

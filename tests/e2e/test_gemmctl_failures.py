@@ -255,6 +255,24 @@ def test_failures_as_json():
     assert error["message"] in done.stderr
 
 
+def test_standard_output_that_is_full(server):
+    # As of a file on a full disk. What fails after that has its own status.
+    for address, status in ((server.address, UNUSABLE), ("127.0.0.1:1", CALL_FAILED)):
+        command = [harness.BIN / "gemmctl", "--address", address, "--retries", "0", "info", "--json"]
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run(
+                command,
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=harness.PATIENCE,
+                check=False,
+                env=clean_environment(),
+            )
+        assert done.returncode == status, done
+        assert "standard output cannot be written: No space left on device" in done.stderr, done
+
+
 def test_server_that_is_draining(folder):
     with harness.running_server("--drain-window=3s") as server:
         server.terminate()
