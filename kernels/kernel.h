@@ -92,7 +92,8 @@ class KernelFamily {
                       std::span<const Operands> operands, void* args) const = 0;
 
   // Enqueues on `stream` only: no allocation, no synchronisation. `device_args` is the device copy
-  // of the leading plan.device_args_bytes of `args`. The workspace belongs to the stream.
+  // of the leading plan.device_args_bytes of `args`: kernels may change it, and leave it as it was.
+  // It belongs to the stream, as the workspace does.
   virtual cudaError_t Launch(const Plan& plan, const void* args, const void* device_args,
                              void* workspace, cudaStream_t stream) const = 0;
 };

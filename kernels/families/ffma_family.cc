@@ -66,8 +66,9 @@ cudaError_t FfmaFamily::Prepare(const DeviceInfo& device) const {
       if (function == nullptr) continue;
       const FfmaKernel kernel{ffma_configs_[i].shape, static_cast<FfmaFeed>(a),
                               static_cast<FfmaFeed>(b)};
-      GEMM_RETURN_IF_CUDA_ERROR(LoadKernel(reinterpret_cast<const void*>(function),
-                                           static_cast<size_t>(kernel.shared_bytes())));
+      GEMM_RETURN_IF_CUDA_ERROR(
+          LoadKernel(reinterpret_cast<const void*>(function),
+                     static_cast<size_t>(kernel.shared_bytes() + kernel.packing_bytes())));
     }
   }
   GEMM_RETURN_IF_CUDA_ERROR(PrepareTensorMaps());
@@ -83,20 +84,24 @@ Plan FfmaFamily::MakePlan(std::span<const Problem> problems, const DeviceInfo& d
   plan.config = config;
   plan.variant = std::max(1, device.multiprocessors);
   int64_t count = 0;
+  int64_t packing = 0;  // of them in the kernel that multiplies
   for (const Problem& problem : problems) {
     if (IsEmpty(problem)) continue;
     const FfmaRounds rounds(problem, ffma_configs_[config], functions_[config].packing);
     count += rounds.count();
+    if (rounds.packs_itself()) packing += rounds.count();
     plan.launches += static_cast<int>(rounds.launches());
     plan.workspace_bytes = std::max(plan.workspace_bytes, rounds.workspace_bytes());
   }
-  plan.args_bytes = static_cast<size_t>(count) * sizeof(FfmaRound);
+  plan.device_args_bytes = static_cast<size_t>(packing) * sizeof(FfmaPackCounts);
+  plan.args_bytes = plan.device_args_bytes + static_cast<size_t>(count) * sizeof(FfmaRound);
   return plan;
 }
 
 void FfmaFamily::Encode(const Plan& plan, std::span<const Problem> problems,
                         std::span<const Operands> operands, void* args) const {
-  auto* out = static_cast<unsigned char*>(args);
+  std::memset(args, 0, plan.device_args_bytes);
+  auto* out = static_cast<unsigned char*>(args) + plan.device_args_bytes;
   for (size_t i = 0; i < problems.size(); ++i) {
     if (IsEmpty(problems[i])) continue;
     const FfmaRounds rounds(problems[i], ffma_configs_[plan.config],
@@ -109,16 +114,19 @@ void FfmaFamily::Encode(const Plan& plan, std::span<const Problem> problems,
   }
 }
 
-cudaError_t FfmaFamily::Launch(const Plan& plan, const void* args, const void* /*device_args*/,
+cudaError_t FfmaFamily::Launch(const Plan& plan, const void* args, const void* device_args,
                                void* workspace, cudaStream_t stream) const {
   const FfmaConfig& ffma = ffma_configs_[plan.config];
   const int multiprocessors = plan.variant;
   const auto* in = static_cast<const unsigned char*>(args);
-  for (size_t at = 0; at < plan.args_bytes; at += sizeof(FfmaRound)) {
+  auto* counts = static_cast<FfmaPackCounts*>(const_cast<void*>(device_args));
+  for (size_t at = plan.device_args_bytes; at < plan.args_bytes; at += sizeof(FfmaRound)) {
     FfmaRound round;
     std::memcpy(&round, in + at, sizeof(round));
-    round.PlaceIn(workspace);
-    const bool packs = round.packing_a.batch_count > 0 || round.packing_b.batch_count > 0;
+    round.PlaceIn(workspace, counts);
+    if (round.packs_itself) ++counts;
+    const bool packs =
+        !round.packs_itself && (round.packing_a.batch_count > 0 || round.packing_b.batch_count > 0);
     if (packs) {
       GEMM_RETURN_IF_CUDA_ERROR(LaunchPackOperands(round.packing_a, round.packing_b, stream));
     }
@@ -142,15 +150,16 @@ cudaError_t FfmaFamily::Launch(const Plan& plan, const void* args, const void* /
     unsigned count = 0;
     // Behind packing, and behind anything else where its blocks do not crowd, nor find their places
     // taken by a pass that adds many chunks, of the product before. One that reads neither A nor B
-    // does not wait.
+    // does not wait. One that packs has multiprocessors to itself.
     const bool early = !stream_k && g.p.k > 0 && !Crowds(ffma.shape, multiprocessors, blocks) &&
                        !(round.second_pass && g.chunks > kFewChunks);
-    if (packs || early) attributes[count++] = StartsEarly();
+    if (packs || early || round.packs_itself) attributes[count++] = StartsEarly();
     if (round.cluster > 1) attributes[count++] = InClustersOf(round.cluster);
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3(static_cast<unsigned>(blocks));
     config.blockDim = dim3(static_cast<unsigned>(ffma.shape.threads()));
     config.dynamicSmemBytes = static_cast<size_t>(kernel.shared_bytes());
+    if (round.packs_itself) config.dynamicSmemBytes += static_cast<size_t>(kernel.packing_bytes());
     config.stream = stream;
     config.attrs = attributes;
     config.numAttrs = count;

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/families/divisor.h"
+#include "kernels/families/pack_operands.h"
 #include "kernels/families/strided_gemm.h"
 
 namespace gemm {
@@ -20,8 +21,10 @@ enum class FfmaFeed : uint8_t {
 inline constexpr int kFfmaFeeds = 3;
 
 inline constexpr int kFfmaProducers = 128;
-inline constexpr int kFfmaUnroll = 8;      // k-steps of the loop's body
-inline constexpr int kFfmaTileGroup = 8;   // tile rows that are gone through together
+inline constexpr int kFfmaUnroll = 8;     // k-steps of the loop's body
+inline constexpr int kFfmaTileGroup = 8;  // tile rows that are gone through together
+inline constexpr int kFfmaPackers = kFfmaProducers / 32 - 1;  // warps
+inline constexpr int kFfmaPackTile = 32;   // rows and columns that a warp packs at a time
 inline constexpr int kMostCutTiles = 132;  // of tiles whose parts are blocks of their own
 
 // How the results are shared out; see ffma_multiply.cuh.
@@ -38,6 +41,8 @@ struct FfmaShape {
   // Stages of half the depth, and twice as many, where threads copy both operands: a ring of three
   // quarters is then on its way while one is multiplied, not one of a half.
   bool halves = false;
+  // The kernel packs itself what boxes cannot fetch: see ffma_pack.cuh.
+  bool packs = false;
 
   constexpr int lane_columns() const { return 32 / lane_rows; }
   constexpr int tile_m() const { return rows * lane_rows * warps_m; }
@@ -87,10 +92,45 @@ struct FfmaKernel {
   constexpr int staging_pitch() const { return shape.columns * shape.lane_columns() + 16; }
   constexpr int staging_bytes() const { return shape.lane_rows * staging_pitch() * 4; }  // a warp
   static constexpr int kPieceBytes = 64;  // of a block that has only one
+  // Whether producer warps that boxes leave idle can pack operands: ffma_pack.cuh.
+  constexpr bool packs() const {
+    return feed_a == FfmaFeed::kBoxes && feed_b == FfmaFeed::kBoxes && shape.packs;
+  }
   constexpr int shared_bytes() const {
     return ring_bytes() +
            (shape.slices == 1 ? shape.consumer_warps() * staging_bytes() : kPieceBytes);
   }
+  // Behind those, where it packs.
+  constexpr int packing_bytes() const {
+    return packs() ? kFfmaPackers * kFfmaPackTile * (kFfmaPackTile + 1) * 4 : 0;
+  }
+};
+
+// What has to be 0 when a launch that packs by itself begins, and is again when it ends.
+struct alignas(16) FfmaPackCounts {
+  static constexpr int kMostDone = 1022;
+  int taken;            // shares
+  int left;             // packers and those who wait for them, when they need the counts no more
+  int done[kMostDone];  // shares of each phase, then of each later group
+};
+
+// Packing by the kernel that multiplies, in shares of a packing tile; see ffma_pack.cuh. First, in
+// phases, what the tiles need that run at first: the first products of all columns and of the first
+// group of rows, then the next products. Then the other groups of rows, one after the other.
+struct FfmaOwnPacking {
+  FfmaPackCounts* counts;  // null: nothing is packed
+  Packing a;
+  Packing b;
+  int phases;
+  int group;          // packing tiles of a group of A's rows
+  int of_phase;       // shares, A's first
+  int of_all_phases;  // after which those of later groups come
+  int of_group;       // of these, each
+  int shares;
+  Divisor by_group;
+  Divisor by_group_tiles;  // tile rows of a group
+  Divisor by_of_phase;
+  Divisor by_of_group;
 };
 
 struct FfmaGemm {
@@ -131,6 +171,7 @@ struct FfmaGemm {
   int sharers;       // 0 where nothing is cut
   int second_parts;  // of sharers whose share goes on in another tile, each a cut tile's first
   uint8_t seconds[kMostCutTiles];  // these tiles, the longest part first
+  FfmaOwnPacking own;
 };
 
 }  // namespace gemm

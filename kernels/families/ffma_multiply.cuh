@@ -13,8 +13,8 @@
 // A stage: A as [depth][tile_m], B as [depth][tile_n], whatever their layout in memory. An operand
 // that lies so, its rows 16-byte aligned, comes by boxes that one thread asks for. Four producer
 // warps transpose one with k contiguous, or copy one that is not aligned, if the kernel is for
-// that. Everything else has been packed before, by pack_operands.h: then the kernel starts early
-// and its producers wait.
+// that. Everything else is packed: by producer warps that boxes leave idle (ffma_pack.cuh), or
+// before, by pack_operands.h: then the kernel starts early and its producers wait.
 //
 // Why this shape (H200, 2026-11-29): an FFMA reads three registers from two banks, and what is left
 // of the peak after the loads is decided by register allocation. With both operands
@@ -36,6 +36,7 @@
 #include "kernels/families/ffma_feed.cuh"
 #include "kernels/families/ffma_fold.cuh"
 #include "kernels/families/ffma_meet.cuh"
+#include "kernels/families/ffma_pack.cuh"
 #include "kernels/families/ffma_pieces.cuh"
 #include "kernels/families/ffma_store.cuh"
 #include "kernels/families/ffma_tile.cuh"
@@ -104,9 +105,19 @@ __device__ __forceinline__ void FfmaProduce(const FfmaGemm& g, const Pieces& pie
   constexpr bool kCopyingA = kKernel.feed_a == FfmaFeed::kCopying;
   constexpr bool kCopyingB = kKernel.feed_b == FfmaFeed::kCopying;
   const int thread = static_cast<int>(threadIdx.x) - 32 * Layout::kConsumers;
-  if (!kAnyThreads && thread != 0) return;
+  if (!kAnyThreads && thread != 0) {
+    if constexpr (Layout::kPacks) {
+      if (g.own.counts != nullptr && thread >= 32) {
+        WaitForKernelBefore();
+        FfmaPack(g.own,
+                 ring.base + Layout::kSharedBytes + (thread / 32 - 1) * Layout::kPackerBytes);
+      }
+    }
+    return;
+  }
   WaitForKernelBefore();
   ring.parity = 1;
+  [[maybe_unused]] FfmaPacked packed;
   const int count = pieces.Count(g);
   for (int i = 0; i < count; ++i) {
     const FfmaPiece piece = pieces.At(g, i);
@@ -122,8 +133,14 @@ __device__ __forceinline__ void FfmaProduce(const FfmaGemm& g, const Pieces& pie
         g.p.b + piece.batch * g.p.b_batch + column0 * (kCopyingB ? 1 : g.p.b_column) +
             piece.begin * (kCopyingB ? g.p.b_row : 1),
         kCopyingB ? g.p.b_row : g.p.b_column, g.p.n - column0, piece.length, slice_length, thread);
+    if constexpr (Layout::kPacks) {
+      if (g.own.counts != nullptr) packed.WaitForGroup(g.own, piece.tile_m);
+    }
     for (int first = 0; first < longest; first += Layout::kSliceDepth) {
       BarrierWait(ring.Empty(), ring.parity);
+      if constexpr (Layout::kPacks) {
+        if (g.own.counts != nullptr) packed.WaitForPhase(g.own, piece.begin + first);
+      }
       if (kAnyBox && thread == 0) {
         // A stage of one body comes back with its last loads under way, which the copy engine may
         // overtake: one launch in a hundred was wrong without this.
@@ -149,6 +166,9 @@ __device__ __forceinline__ void FfmaProduce(const FfmaGemm& g, const Pieces& pie
       }
       ring.GoOn();
     }
+  }
+  if constexpr (Layout::kPacks) {
+    if (g.own.counts != nullptr) FfmaLeavePacking(g.own);
   }
   // Shared memory must not be given away under copies that are on their way. Boxes have arrived
   // when consumers are done.

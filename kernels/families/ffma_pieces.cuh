@@ -230,13 +230,16 @@ struct StreamKPieces {
     return StreamKShare(g, Worker()).segments * static_cast<int>(g.p.batch_count) + WholeTiles(g);
   }
 
-  // The shares first: their parts are long written when the second pass comes.
+  // The shares last: whole tiles begin with the products that are packed first (ffma_pack.cuh).
   __device__ __forceinline__ static FfmaPiece At(const FfmaGemm& g, int i) {
     FfmaPiece piece;
+    const int whole_tiles = WholeTiles(g);
     const int worker = Worker();
     const StreamKShare share(g, worker);
     piece.slice_length = 0;
-    const int whole = i - share.segments * static_cast<int>(g.p.batch_count);
+    const int segments = share.segments * static_cast<int>(g.p.batch_count);
+    i = i < whole_tiles ? i + segments : i - whole_tiles;
+    const int whole = i - segments;
     if (whole >= 0) {
       const int index = whole * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x);
       FfmaWholeTile(g, index, &piece);

@@ -62,13 +62,17 @@ void FillCuts(const StreamKOrder& order, FfmaGemm* g) {
 
 }  // namespace
 
-void FfmaRound::PlaceIn(void* workspace) {
+void FfmaRound::PlaceIn(void* workspace, FfmaPackCounts* counts) {
   const auto at = [workspace](size_t offset) {
     return reinterpret_cast<float*>(static_cast<char*>(workspace) + offset);
   };
   if (packed_a) boxes_a.base = packing_a.to = at(0);
   if (packed_b) boxes_b.base = packing_b.to = at(offset_b);
   if (second_pass || folds) gemm.partial = at(offset_partial);
+  if (!packs_itself) return;
+  gemm.own.counts = counts;
+  gemm.own.a = packing_a;
+  gemm.own.b = packing_b;
 }
 
 bool FfmaRounds::Fits(const Problem& as_it_is, const FfmaConfig& config) {
@@ -207,6 +211,8 @@ FfmaRounds::FfmaRounds(const Problem& problem, const FfmaConfig& config, FfmaPac
   matrices_ = std::max<int64_t>(1, matrices_);
   batches_ = TilesOf(problem.batch_count, matrices_);
 
+  packs_itself_ = PacksItself();
+
   const auto packed = [this](const Side& side) {
     return Aligned(side.packed_elements(depth_) * (side.batch_stride != 0 ? matrices_ : 1));
   };
@@ -218,9 +224,22 @@ FfmaRounds::FfmaRounds(const Problem& problem, const FfmaConfig& config, FfmaPac
                                 folding * config.shape.tile_m() * config.shape.tile_n());
 }
 
+// Whether the kernel that multiplies packs: its tiles have to begin with the first products, as all
+// but those do of which each is cut.
+bool FfmaRounds::PacksItself() const {
+  if (!config_.shape.packs || (!a_.packed && !b_.packed) || matrices_ > 1) return false;
+  if (a_.feed != FfmaFeed::kBoxes || b_.feed != FfmaFeed::kBoxes) return false;
+  if (Cuts(config_.numerics) && StreamKOrder(problem_, config_.numerics).whole_tiles == 0) {
+    return false;
+  }
+  const int64_t groups = TilesOf(a_.panel, int64_t{kFfmaTileGroup} * config_.shape.tile_m());
+  return TilesOf(depth_, kFfmaPackTile) + groups <= FfmaPackCounts::kMostDone;
+}
+
 size_t FfmaRounds::workspace_bytes() const { return workspace_bytes_; }
 
 int64_t FfmaRounds::launches() const {
+  if (packs_itself_) return count() * (partial_elements_ > 0 ? 2 : 1);
   const int64_t packs = a_.packed || (b_.packed && panels_m_ == 1) ? count()
                         : b_.packed                                ? batches_ * panels_n_
                                                                    : 0;
@@ -279,6 +298,34 @@ void FfmaRounds::FillSide(const Side& side, const float* from, int64_t first, in
               depth_, different,         nullptr,           side.pitch};
 }
 
+void FfmaRounds::FillOwnPacking(FfmaRound* round) const {
+  const auto tiles = [](const Packing& packing) {
+    return packing.batch_count > 0 ? TilesOf(packing.outer, kFfmaPackTile) : 0;
+  };
+  const int64_t tiles_a = tiles(round->packing_a);
+  const int64_t tiles_b = tiles(round->packing_b);
+  round->packs_itself = tiles_a + tiles_b > 0;
+  if (!round->packs_itself) return;
+  // All tiles that run at first are of the first group.
+  const int64_t group_tiles =
+      TilesOf(StreamKOrder::kWorkers, int64_t{kFfmaTileGroup} * round->gemm.tiles_n) *
+      kFfmaTileGroup;
+  const int64_t group = std::min(tiles_a, group_tiles * config_.shape.tile_m() / kFfmaPackTile);
+  const int64_t phases = TilesOf(depth_, kFfmaPackTile);
+  const int64_t later_groups = group > 0 ? TilesOf(tiles_a, group) - 1 : 0;
+  FfmaOwnPacking& own = round->gemm.own;
+  own.phases = static_cast<int>(phases);
+  own.group = static_cast<int>(group);
+  own.of_phase = static_cast<int>(group + tiles_b);
+  own.of_all_phases = own.of_phase * own.phases;
+  own.of_group = own.group * own.phases;
+  own.shares = own.of_all_phases + own.of_group * static_cast<int>(later_groups);
+  own.by_group = DivisorOf(group);
+  own.by_group_tiles = DivisorOf(group_tiles);
+  own.by_of_phase = DivisorOf(own.of_phase);
+  own.by_of_group = DivisorOf(own.of_group);
+}
+
 FfmaRound FfmaRounds::Round(int64_t index, const Operands& as_they_are) const {
   Operands operands = as_they_are;
   if (turned_) std::swap(operands.a, operands.b);
@@ -332,6 +379,7 @@ FfmaRound FfmaRounds::Round(int64_t index, const Operands& as_they_are) const {
   g.quarters = folds_ ? kQuarters : 1;
   g.slice_length = g.chunk_length / (folds_ ? kQuarters : config_.shape.slices);
   g.one = 1;
+  if (packs_itself_) FillOwnPacking(&round);
   g.together = clustered_ ? g.chunks : 1;
   g.by_together = DivisorOf(g.together);
   g.by_chunks = DivisorOf(g.chunks);

@@ -27,12 +27,13 @@ struct FfmaRound {
   size_t offset_b;  // into it
   size_t offset_partial;
   bool second_pass;
-  bool folds;   // quarters in one block, see ffma_fold.cuh
-  int cluster;  // blocks: the chunks of a tile, which then need no second pass; else 1
+  bool packs_itself;  // in the kernel that multiplies
+  bool folds;         // quarters in one block, see ffma_fold.cuh
+  int cluster;        // blocks: the chunks of a tile, which then need no second pass; else 1
   FfmaFeed feed_a;
   FfmaFeed feed_b;
 
-  void PlaceIn(void* workspace);
+  void PlaceIn(void* workspace, FfmaPackCounts* counts);
 };
 
 // Elements in the workspace beyond which a product goes in rounds.
@@ -55,6 +56,7 @@ class FfmaRounds {
   FfmaRound Round(int64_t index, const Operands& operands) const;
 
   int64_t launches() const;
+  bool packs_itself() const { return packs_itself_; }
   size_t workspace_bytes() const;
 
   // For the cost model.
@@ -97,6 +99,8 @@ class FfmaRounds {
               const MatrixLayout& layout) const;
   Side Packed(const Side& as_it_lies, int tile) const;
   void PackWhatPays();
+  bool PacksItself() const;
+  void FillOwnPacking(FfmaRound* round) const;
   void FillSide(const Side& side, const float* from, int64_t first, int64_t outer, int64_t matrices,
                 int tile, bool pack, TensorBoxes* boxes, Packing* packing, bool* packed) const;
 
@@ -111,6 +115,7 @@ class FfmaRounds {
   int64_t chunks_;
   bool clustered_;  // chunks meet in clusters
   bool folds_;      // blocks sum quarters one after the other
+  bool packs_itself_;
   int64_t partial_pitch_;
   int64_t partial_elements_;  // of one matrix's panel
   int64_t matrices_;          // of the batch in one round

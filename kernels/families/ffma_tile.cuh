@@ -34,6 +34,9 @@ struct FfmaLayout {
   static constexpr int kRowGroup = 4 * kShape.lane_rows;
   static constexpr int kColumnGroup = 4 * kLaneColumns;
   static constexpr int kRingBytes = kKernel.ring_bytes();
+  static constexpr int kSharedBytes = kKernel.shared_bytes();
+  static constexpr bool kPacks = kKernel.packs();
+  static constexpr int kPackerBytes = kKernel.packing_bytes() / kFfmaPackers;
   static constexpr int kStagingPitch = kKernel.staging_pitch() * 4;
   static constexpr int kStagingBytes = kKernel.staging_bytes();
   static constexpr bool kBoxA = kKernel.feed_a == FfmaFeed::kBoxes;
@@ -41,6 +44,8 @@ struct FfmaLayout {
   static constexpr int kBoxBytes =
       (kBoxA ? kBytesA : 0) + (kBoxB ? kStageBytes - kBytesA : 0);  // a stage
 
+  static_assert(!kPacks || (kShape.slices == 1 && kDepth == kFfmaPackTile),
+                "a stage is packed in one phase");
   static_assert(kConsumers % 4 == 0, "registers are handed over by warp groups");
   static_assert(kShape.slices == 1 || kShape.slices == 4,
                 "a tile is summed at once or in quarters");

@@ -11,7 +11,9 @@
 // sums of this one are stored; but for a millisecond at most.
 //
 // Any product of f32: an operand that the copy engine cannot fetch, which A is unless transposed,
-// is packed first; rows of D that are not aligned are stored through 20 KiB of their own.
+// is packed by warps that would be idle, while the others multiply what is packed already
+// (ffma_pack.cuh), or, of a batch, before; rows of D that are not aligned are stored through 20 KiB
+// of their own.
 
 #include "kernels/families/families.h"
 #include "kernels/families/ffma_family.h"
@@ -24,7 +26,7 @@ namespace {
 constexpr FfmaConfig kConfigs[] = {
     {"pipelined_f32_sm90_256x128x32_s4",
      NumericsClass::kSequential,
-     {8, 4, 2, 1, 32, 4, 1},
+     {8, 4, 2, 1, 32, 4, 1, 8, 16, false, true},
      0.852,
      0.852,
      14,

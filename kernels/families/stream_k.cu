@@ -4,8 +4,9 @@
 // the order of k. Where the cuts are is in sum_order.h: they and so the bits depend on the sizes
 // alone, for 132 workers on whatever device.
 //
-// A worker is a block, one a multiprocessor; nothing waits for another block, so they need not run
-// at the same time. Where tiles take long, each whole one has a block of its own (ffma_family.cc).
+// A worker is a block, one a multiprocessor; nothing waits for a block that has not begun, so they
+// need not run at the same time. Where tiles take long, each whole one has a block of its own
+// (ffma_family.cc).
 //
 // Lost (H200, 2026-11-29): adding the parts in the same kernel, each sharer a part of the tile once
 // all of them have arrived: 17 us at 1024 cubed beyond the multiplication, and blocks that wait for
@@ -23,14 +24,14 @@ namespace {
 constexpr FfmaConfig kConfigs[] = {
     {"stream_k_f32_sm90_128x256x32_s4",
      NumericsClass::kStreamK,
-     {8, 2, 4, 1, 32, 4, 1},
+     {8, 2, 4, 1, 32, 4, 1, 8, 16, false, true},
      0.845,
      0.845,
      10,
      35},
     {"stream_k_f32_sm90_256x128x32_s4",
      NumericsClass::kStreamK,
-     {8, 4, 2, 1, 32, 4, 1},
+     {8, 4, 2, 1, 32, 4, 1, 8, 16, false, true},
      0.845,
      0.845,
      10,

@@ -71,6 +71,12 @@ __device__ __forceinline__ void OrderBoxesBehindAccesses() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+// The same of global memory: boxes that are read see what was stored before, by this thread or by
+// others whose release it has acquired.
+__device__ __forceinline__ void OrderBoxesBehindGlobalAccesses() {
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+}
+
 }  // namespace gemm
 
 #endif  // GEMMD_KERNELS_PTX_BULK_COPY_CUH_

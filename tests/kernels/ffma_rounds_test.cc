@@ -32,6 +32,41 @@ void Pack(const Packing& p) {
   }
 }
 
+int64_t Quotient(int64_t dividend, Divisor by) {
+  return static_cast<int64_t>(static_cast<uint64_t>(dividend) * by.multiplier >> by.shift);
+}
+
+// Shares [first, last) as ffma_pack.cuh has them; returns the count that goes up with each.
+std::vector<int> PackShares(const FfmaOwnPacking& own, int first, int last) {
+  std::vector<int> done;
+  for (int share = first; share < last; ++share) {
+    int64_t count = share - own.of_all_phases;
+    int64_t phase = 0;
+    int64_t tile = 0;
+    bool is_b = false;
+    if (count < 0) {
+      count = phase = Quotient(share, own.by_of_phase);
+      tile = share - phase * own.of_phase;
+      is_b = tile >= own.group;
+      if (is_b) tile -= own.group;
+    } else {
+      const int64_t group = Quotient(count, own.by_of_group);
+      phase = Quotient(count - group * own.of_group, own.by_group);
+      tile = (group + 1) * own.group + count - group * own.of_group - phase * own.group;
+      count = own.phases + group;
+    }
+    done.push_back(static_cast<int>(count));
+    const Packing& p = is_b ? own.b : own.a;
+    const int64_t begin = phase * kFfmaPackTile;
+    for (int64_t l = begin; l < std::min(begin + kFfmaPackTile, p.depth); ++l) {
+      for (int64_t o = tile * kFfmaPackTile; o < (tile + 1) * kFfmaPackTile && o < p.outer; ++o) {
+        p.to[l * p.pitch + o] = p.from[o * p.outer_stride + l * p.depth_stride];
+      }
+    }
+  }
+  return done;
+}
+
 // What a box would hold of element (o, l) of matrix q.
 float Boxed(const TensorBoxes& boxes, int64_t o, int64_t l, int64_t q) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(boxes.base) % 16, 0u);
@@ -80,9 +115,17 @@ class FfmaRoundsTest : public ::testing::TestWithParam<FfmaPacking> {
                             check_case.c_is_d ? result.data() : data.c.data(), result.data()};
     const FfmaRounds rounds(problem, config, packing(), limits);
     std::vector<float> workspace(rounds.workspace_bytes() / sizeof(float) + 4);
+    FfmaPackCounts counts{};
     for (int64_t index = 0; index < rounds.count(); ++index) {
       FfmaRound round = rounds.Round(index, operands);
-      round.PlaceIn(workspace.data());
+      round.PlaceIn(workspace.data(), &counts);
+      const FfmaOwnPacking& own = round.gemm.own;
+      EXPECT_EQ(own.counts, round.packs_itself ? &counts : nullptr);
+      if (round.packs_itself) {
+        PackShares(own, 0, own.shares);
+        Multiply(round);
+        continue;
+      }
       for (const Packing& packing : {round.packing_a, round.packing_b}) {
         if (packing.batch_count > 0) Pack(packing);
       }
@@ -96,9 +139,9 @@ class FfmaRoundsTest : public ::testing::TestWithParam<FfmaPacking> {
   }
 };
 
-constexpr FfmaConfig kLarge = {"large", NumericsClass::kSequential, {8, 2, 4, 1, 32, 4, 1}, 1, 1};
-constexpr FfmaConfig kStreamed = {
-    "streamed", NumericsClass::kStreamK, {8, 2, 4, 1, 32, 4, 1}, 1, 1};
+constexpr FfmaShape kWide = {8, 2, 4, 1, 32, 4, 1, 8, 16, false, true};
+constexpr FfmaConfig kLarge = {"large", NumericsClass::kSequential, kWide, 1, 1};
+constexpr FfmaConfig kStreamed = {"streamed", NumericsClass::kStreamK, kWide, 1, 1};
 constexpr FfmaConfig kShared = {
     "shared", NumericsClass::kChunkedQuarters, {8, 1, 1, 4, 64, 3, 2}, 1, 1};
 constexpr FfmaConfig kCut = {"cut", NumericsClass::kStreamKQuarters, {8, 1, 1, 4, 64, 3, 2}, 1, 1};
@@ -148,18 +191,76 @@ TEST_P(FfmaRoundsTest, PackOnlyWhatMustBe) {
   EXPECT_EQ(FfmaRounds(problem, kLarge, packing()).launches(), 1);
   EXPECT_EQ(FfmaRounds(problem, kLarge, packing()).workspace_bytes(), 0u);
   problem.a.transposed = false;
-  EXPECT_EQ(FfmaRounds(problem, kLarge, packing()).launches(),
-            packing() == FfmaPacking::kAll ? 2 : 1);
+  EXPECT_EQ(FfmaRounds(problem, kLarge, packing()).launches(), 1);
+  EXPECT_EQ(FfmaRounds(problem, kLarge, packing()).packs_itself(), packing() == FfmaPacking::kAll);
   EXPECT_EQ(FfmaRounds(problem, kLarge, packing()).workspace_bytes(),
             packing() == FfmaPacking::kAll ? size_t{1024} * 1024 * 4 : 0);
   problem.b.ld = 1025;
-  EXPECT_EQ(FfmaRounds(problem, kLarge, packing()).launches(),
-            packing() == FfmaPacking::kAll ? 2 : 1);
+  EXPECT_EQ(FfmaRounds(problem, kLarge, packing()).launches(), 1);
   EXPECT_EQ(FfmaRounds(problem, kStreamed, packing()).launches(),
             packing() == FfmaPacking::kAll ? 3 : 2);
   problem.alpha = 0;
   EXPECT_EQ(FfmaRounds(problem, kStreamed, packing()).launches(), 1);
   EXPECT_EQ(FfmaRounds(problem, kStreamed, packing()).workspace_bytes(), 0u);
+}
+
+// What the first tiles need first comes first: after each phase its products of all columns and of
+// the first group of rows are packed, and then the other groups one after the other.
+TEST(FfmaRounds, PackInTheOrderOfTiles) {
+  struct Size {
+    int64_t m, n, k;
+  };
+  for (const Size& size : {Size{5000, 1025, 75}, Size{2048, 4000, 64}, Size{33, 300, 31}}) {
+    for (const bool aligned_b : {false, true}) {
+      Problem problem = DenseProblem(DType::kF32, size.m, size.n, size.k);
+      if (aligned_b) {
+        problem.b.ld = (size.n + 3) / 4 * 4;
+        problem.b.alignment_bytes = 16;
+      }
+      const FfmaRounds rounds(problem, kLarge, FfmaPacking::kAll);
+      ASSERT_EQ(rounds.count(), 1);
+      ASSERT_TRUE(rounds.packs_itself());
+      EXPECT_EQ(rounds.launches(), 1);
+      const std::vector<float> a(static_cast<size_t>(size.m * size.k), 1);
+      const std::vector<float> b(static_cast<size_t>(problem.b.ld * size.k), 1);
+      FfmaRound round = rounds.Round(0, {a.data(), b.data(), nullptr, nullptr});
+      std::vector<float> workspace(rounds.workspace_bytes() / sizeof(float));
+      FfmaPackCounts counts{};
+      round.PlaceIn(workspace.data(), &counts);
+      const FfmaOwnPacking& own = round.gemm.own;
+      const auto packed = [](const Packing& p, int64_t outers, int64_t depths) {
+        for (int64_t l = 0; l < std::min(depths, p.depth); ++l) {
+          for (int64_t o = 0; o < std::min(outers, p.outer); ++o) {
+            if (p.to[l * p.pitch + o] != 1) return false;
+          }
+        }
+        return true;
+      };
+      const int64_t group_tiles =
+          TilesOf(132, kFfmaTileGroup * TilesOf(size.n, 256)) * kFfmaTileGroup;
+      EXPECT_EQ(Quotient(group_tiles - 1, own.by_group_tiles), 0);
+      EXPECT_EQ(Quotient(group_tiles, own.by_group_tiles), 1);
+      const int64_t group = group_tiles * kLarge.shape.tile_m();
+      const int64_t groups = TilesOf(size.m, group);
+      EXPECT_EQ(own.phases, TilesOf(size.k, kFfmaPackTile));
+      int share = 0;
+      for (int phase = 0; phase < own.phases; ++phase) {
+        const std::vector<int> done = PackShares(own, share, share + own.of_phase);
+        share += own.of_phase;
+        EXPECT_EQ(std::count(done.begin(), done.end(), phase), own.of_phase);
+        EXPECT_TRUE(packed(own.a, group, (phase + 1) * kFfmaPackTile));
+        EXPECT_TRUE(aligned_b || packed(own.b, size.n, (phase + 1) * kFfmaPackTile));
+      }
+      for (int later = 1; later < groups; ++later) {
+        const std::vector<int> done = PackShares(own, share, share + own.of_group);
+        share += own.of_group;
+        EXPECT_EQ(std::count(done.begin(), done.end(), own.phases + later - 1), own.of_group);
+        EXPECT_TRUE(packed(own.a, (later + 1) * group, size.k));
+      }
+      EXPECT_EQ(share, own.shares);
+      EXPECT_LE(own.phases + groups - 1, FfmaPackCounts::kMostDone);
+    }
+  }
 }
 
 // As a sum that warps share, but by one block, which keeps what the quarters before have in a part
