@@ -248,8 +248,9 @@ TEST(FfmaRounds, PackInTheOrderOfTiles) {
         const std::vector<int> done = PackShares(own, share, share + own.of_phase);
         share += own.of_phase;
         EXPECT_EQ(std::count(done.begin(), done.end(), phase), own.of_phase);
-        EXPECT_TRUE(packed(own.a, group, (phase + 1) * kFfmaPackTile));
-        EXPECT_TRUE(aligned_b || packed(own.b, size.n, (phase + 1) * kFfmaPackTile));
+        const int64_t depths = int64_t{phase + 1} * kFfmaPackTile;
+        EXPECT_TRUE(packed(own.a, group, depths));
+        EXPECT_TRUE(aligned_b || packed(own.b, size.n, depths));
       }
       for (int later = 1; later < groups; ++later) {
         const std::vector<int> done = PackShares(own, share, share + own.of_group);
