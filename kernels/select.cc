@@ -13,8 +13,8 @@ constexpr double kUnnamed = 1.5;
 // What is modelled at so many times what another should take is slower, however wrong the model may
 // be.
 constexpr double kHopeless = 2.5;
-// Of the model beside a table's rows: it counts as one two octaves away on which it is right.
-constexpr double kModelWeight = 1.0 / 4;
+// Of the model beside a table's rows: it counts as one 1.4 octaves away on which it is right.
+constexpr double kModelWeight = 1.0 / 2;
 // By how much another class has to be faster than sequential sums for one product: batches of it
 // will be bound to the class, and run fastest sequentially.
 constexpr double kClassSeconds = 0.3e-6;

@@ -88,6 +88,20 @@ inline double ModelResultSeconds(const Problem& problem, const DeviceInfo& devic
          (ReadsC(problem) ? 2 : 1) / std::max(1.0, device.memory_bytes_per_second);
 }
 
+// Waiting for operands that are more than stays in the caches from launch to launch: what kernels
+// of small products do not hide. NVIDIA H200, 2026-11-30.
+inline double ModelColdSeconds(double operand_bytes) {
+  constexpr double kSeconds = 0.4e-6;
+  constexpr double kBytes = 0.8e6;
+  return kSeconds * std::min(1.0, operand_bytes / kBytes);
+}
+
+inline double OperandBytes(const Problem& problem) {
+  if (!ReadsAB(problem)) return 0;
+  return static_cast<double>(problem.m + problem.n) * static_cast<double>(problem.k) *
+         static_cast<double>(problem.batch_count) * static_cast<double>(SizeOf(problem.dtype));
+}
+
 // Of a kernel, but for its start and for what else the family has to do.
 inline double ModelTileSeconds(const Problem& problem, const DeviceInfo& device,
                                const TileCost& cost) {

@@ -83,8 +83,9 @@ double OuterSeconds(const Problem& problem, const DeviceInfo& device, int tile) 
                        .math_fraction = cost.math / (1 - kIdle * idle),
                        .lone_fraction = cost.lone / (1 - kIdle * idle),
                        .together = kOuterPlaces};
-  return cost.start_seconds - kIdleSeconds * idle + ModelTileSeconds(covered, device, tiles) -
-         ModelResultSeconds(covered, device) + ModelResultSeconds(problem, device) / cost.result;
+  return cost.start_seconds - kIdleSeconds * idle + ModelColdSeconds(OperandBytes(problem)) +
+         ModelTileSeconds(covered, device, tiles) - ModelResultSeconds(covered, device) +
+         ModelResultSeconds(problem, device) / cost.result;
 }
 
 int BestOuterTile(std::span<const Problem> problems, const DeviceInfo& device) {

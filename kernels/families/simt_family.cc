@@ -42,13 +42,14 @@ std::string SimtFamily::WhyNot(const Problem& problem, const DeviceInfo& /*devic
 double SimtFamily::ModelSeconds(const Problem& problem, const DeviceInfo& device,
                                 int config) const {
   const SimtConfig& simt = simt_config(config);
-  return simt.start_seconds + ModelTileSeconds(problem, device,
-                                               {.tile_m = simt.tile_m,
-                                                .tile_n = simt.tile_n,
-                                                .math_fraction = simt.math_fraction,
-                                                .lone_fraction = simt.lone_fraction,
-                                                .begin = simt.begin,
-                                                .result_fraction = simt.result_fraction});
+  return simt.start_seconds + ModelColdSeconds(OperandBytes(problem)) +
+         ModelTileSeconds(problem, device,
+                          {.tile_m = simt.tile_m,
+                           .tile_n = simt.tile_n,
+                           .math_fraction = simt.math_fraction,
+                           .lone_fraction = simt.lone_fraction,
+                           .begin = simt.begin,
+                           .result_fraction = simt.result_fraction});
 }
 
 cudaError_t SimtFamily::Prepare(const DeviceInfo& /*device*/) const {

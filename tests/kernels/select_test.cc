@@ -235,8 +235,8 @@ TEST_F(SelectTest, CorrectionsFadeWithDistance) {
         .corrected_seconds;
   };
   EXPECT_DOUBLE_EQ(seconds(64), 1.5);
-  EXPECT_NEAR(seconds(128), 3 * std::pow(0.5, 1 / (1 + 1.0 / 4)), 1e-9);
-  EXPECT_NEAR(seconds(256), 3 * std::pow(0.5, 0.5), 1e-9);  // as far as the model's own weight
+  EXPECT_NEAR(seconds(128), 3 * std::pow(0.5, 1 / (1 + 1.0 / 2)), 1e-9);  // beside the model's vote
+  EXPECT_NEAR(seconds(256), 3 * std::pow(0.5, 0.25 / (0.25 + 1.0 / 2)), 1e-9);
   EXPECT_EQ(Chosen(Select(AlignedProduct(8192, 64, 64), {}, families_, {}, table)), "b");
   EXPECT_EQ(Select(AlignedProduct(8192, 64, 64), {}, families_, {}, table).reason, "modelled");
 }
@@ -252,8 +252,8 @@ TEST_F(SelectTest, NearRowsAreWeighedAgainstEachOther) {
         .candidates[0]
         .corrected_seconds;
   };
-  EXPECT_NEAR(seconds(64), 3 * std::pow(0.5, 1 / (1 + 1.0 / 4 + 1.0 / 4)), 1e-9);
-  EXPECT_NEAR(seconds(128), 3 * std::pow(0.5, 0.25 / (1 + 1.0 / 4 + 1.0 / 4)), 1e-9);
+  EXPECT_NEAR(seconds(64), 3 * std::pow(0.5, 1 / (1 + 1.0 / 4 + 1.0 / 2)), 1e-9);
+  EXPECT_NEAR(seconds(128), 3 * std::pow(0.5, 0.25 / (1 + 1.0 / 4 + 1.0 / 2)), 1e-9);
   EXPECT_EQ(seconds(32), 1.5);  // a row of its own speaks alone
 }
 
@@ -277,11 +277,11 @@ TEST_F(SelectTest, KernelsThatAFullRowDoesNotNameMayBeNearlyAsFast) {
   kernels[0] = {"a", 3e6};
   const std::array<TuningRow, 1> full = {MeasuredRow(kProblem, kernels)};
   const std::array<TuningRow, 1> not_full = {MeasuredRow(kProblem, {kernels[0], kernels[1]})};
-  const Problem four_times = DenseProblem(DType::kF32, 12, 5, 7);
-  // a is modelled at 3 s, and b at 2: if b took at least 3.1 or 4.5 s at the row, it is 2.98
-  // or 4.3.
-  EXPECT_EQ(Chosen(Select(four_times, {}, families_, {}, {90, 132, full})), "b");
-  EXPECT_EQ(Chosen(Select(four_times, {}, families_, {}, {90, 132, not_full})), "a");
+  const Problem twice = DenseProblem(DType::kF32, 6, 5, 7);
+  // a is modelled at 3 s, and b at 2: if b took at least 3.1 or 4.5 s at the row, it is 2.68
+  // or 3.43.
+  EXPECT_EQ(Chosen(Select(twice, {}, families_, {}, {90, 132, full})), "b");
+  EXPECT_EQ(Chosen(Select(twice, {}, families_, {}, {90, 132, not_full})), "a");
 }
 
 // However wrong the model is, what it puts at more than 2.5 times what another takes is not taken.
