@@ -182,6 +182,8 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
   cases.Add("prime", 61, 131, 43, 1, {});
   // 280 tiles of 128 x 128, where two a multiprocessor are 264.
   if (full) cases.Add("left over", 129, 130, 7, 70, {.alpha = 2});
+  // And 300, of sums in quarters.
+  cases.Add("left over", 70, 61, 259, 300, {.beta = 1});
   // Sums that are long enough for kernels that share k.
   AddTransposes(cases, 41, 70, 141);
   AddTransposes(cases, 3, 37, 133);

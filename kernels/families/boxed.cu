@@ -27,7 +27,10 @@
 // a block a tile, 2 % more at 256x256x256b256; more than the first stage brought into the L2 cache
 // before the kernel before has ended, 30.8 us for 27.4 at 96x96x96b512, since its last stores wait
 // behind them; stages asked for by one warp that works out where they are, 0.5 us a stage; quarters
-// summed one after the other, as unpacked does, 90 us for 89 of sliced at 384x384x384b32.
+// summed one after the other, as unpacked does, 90 us for 89 of sliced at 384x384x384b32; two tiles
+// of 128 x 128 in turn by eight warps that have a multiprocessor to themselves, 8 x 8 results, so
+// that half as much is asked for at first and the first tile is stored meanwhile: 33.9 us for 28.8
+// at 128x128x128b256, 233 for 181 at 256x256x256b256, by the time that 8 x 8 results take.
 
 #include <algorithm>
 #include <array>

@@ -22,6 +22,16 @@ int DealTiles(const FfmaShape& shape, int multiprocessors, FfmaGemm* g);
 inline constexpr int kMostFoldingBlocks = 3 * 132;
 int64_t MostTilesThatFold(const FfmaShape& shape, int64_t k);
 
+// How long blocks take for so many tiles whose quarters they sum one after the other, and behind
+// them as many pieces as the cut ones have quarters, in times of a tile in each place of an H200.
+double QuarteredRounds(const FfmaShape& shape, int64_t whole, int64_t cut);
+
+// Of so many matrices whose quarters blocks sum one after the other, those whose quarters different
+// blocks sum and a second pass adds: where the tiles would leave many of a last round's places
+// empty. `tiles` and `results` are a matrix's.
+int64_t MatricesToCut(const FfmaShape& shape, int64_t matrices, int64_t tiles, int64_t results,
+                      int64_t k);
+
 // Whether blocks that start while the kernel before ends would crowd on the multiprocessors that
 // are free first: where all could have had a place of their own, or one with fewer others. Up
 // to 1.5 times as long, but 0.7 to 1 us less where they do not (H200, 2026-11-30).

@@ -159,6 +159,20 @@ double SlicedSeconds(const Problem& problem, const DeviceInfo& device, const Til
          ModelResultSeconds(problem, device);
 }
 
+// Quarters that a block sums one after the other, and those of matrices that are cut.
+double QuarteredSeconds(const Problem& problem, const DeviceInfo& device, const TileCost& cost,
+                        const FfmaRounds& rounds) {
+  const int64_t cut = rounds.cut_matrices();
+  const int64_t tiles = TilesOf(problem.m, cost.tile_m) * TilesOf(problem.n, cost.tile_n);
+  const double sums = static_cast<double>(kQuarters * cut) * static_cast<double>(problem.m) *
+                      static_cast<double>(problem.n);
+  return kStartSeconds + kAddChunksSeconds + ThereAndBack(device, sums, kChunksFraction) +
+         QuarteredRounds(rounds.shape(), (problem.batch_count - cut) * tiles, cut * tiles) *
+             ModelTogether(problem, device, cost, cost.together,
+                           static_cast<double>(problem.k) + cost.begin) +
+         ModelResultSeconds(problem, device) / cost.result_fraction;
+}
+
 }  // namespace
 
 double FfmaSeconds(const Problem& problem, const DeviceInfo& device, const FfmaConfig& config,
@@ -198,6 +212,7 @@ double FfmaSeconds(const Problem& problem, const DeviceInfo& device, const FfmaC
            batch * SharedPairsSeconds(problem, device, cost) + ModelResultSeconds(problem, device);
   }
   if (sliced) return SlicedSeconds(problem, device, cost, rounds);
+  if (rounds.cut_matrices() > 0) return QuarteredSeconds(problem, device, cost, rounds);
   return kStartSeconds + PackingSeconds(device, rounds, kPackSeconds) +
          ModelTileSeconds(rounds.problem(), device, cost);
 }

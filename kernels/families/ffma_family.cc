@@ -174,8 +174,16 @@ cudaError_t FfmaFamily::Launch(const Plan& plan, const void* args, const void* d
     } else {
       StridedGemm<float> p = g.p;
       if (g.turned) std::swap(p.m, p.n);
+      int chunks = g.chunks;
+      if (g.cut_matrices > 0) {  // the last ones alone are added
+        const int64_t first = p.batch_count - g.cut_matrices;
+        if (p.c != nullptr) p.c += first * p.c_batch;
+        p.d += first * p.d_batch;
+        p.batch_count = g.cut_matrices;
+        chunks = kQuarters;
+      }
       GEMM_RETURN_IF_CUDA_ERROR(
-          LaunchAddChunks(p, {g.partial, g.partial_pitch, g.chunks, g.turned}, stream));
+          LaunchAddChunks(p, {g.partial, g.partial_pitch, chunks, g.turned}, stream));
     }
   }
   return cudaGetLastError();

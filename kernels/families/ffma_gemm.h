@@ -3,6 +3,7 @@
 #ifndef GEMMD_KERNELS_FAMILIES_FFMA_GEMM_H_
 #define GEMMD_KERNELS_FAMILIES_FFMA_GEMM_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/families/divisor.h"
@@ -43,6 +44,10 @@ struct FfmaShape {
   bool halves = false;
   // The kernel packs itself what boxes cannot fetch: see ffma_pack.cuh.
   bool packs = false;
+  // Where quarters may be summed one after the other (ffma_fold.cuh): of the ring's stages, those
+  // in whose place sums of the quarters before wait; of a thread's sums, those that wait behind it.
+  int lent_stages = 0;
+  int kept_behind = 0;
 
   constexpr int lane_columns() const { return 32 / lane_rows; }
   constexpr int tile_m() const { return rows * lane_rows * warps_m; }
@@ -50,6 +55,14 @@ struct FfmaShape {
   constexpr int consumer_warps() const { return warps_m * warps_n * slices; }
   constexpr int threads() const { return 32 * consumer_warps() + kFfmaProducers; }
   constexpr int slice_depth() const { return depth / slices; }
+  // Of a thread's sums, those that wait where stages were, and of a block's those that find no room
+  // in shared memory.
+  constexpr int kept_in_ring() const {
+    return lent_stages * depth * (tile_m() + tile_n()) / (32 * consumer_warps());
+  }
+  constexpr int kept_elsewhere() const {
+    return 32 * consumer_warps() * (rows * columns - kept_in_ring() - kept_behind);
+  }
   // Whether there is a loop for tiles of which D has no more columns than a thread's first four.
   constexpr bool narrows() const { return slices > 1 && columns == 16; }
   constexpr int narrow_columns() const { return narrows() ? 4 * lane_columns() : 0; }
@@ -90,7 +103,9 @@ struct FfmaKernel {
   // Through which a warp stores rows of D that are not aligned, one result of each thread's rows at
   // a time; the padding puts two rows into different banks. Warps that share a tile do without.
   constexpr int staging_pitch() const { return shape.columns * shape.lane_columns() + 16; }
-  constexpr int staging_bytes() const { return shape.lane_rows * staging_pitch() * 4; }  // a warp
+  constexpr int staging_bytes() const {  // a warp
+    return std::max(shape.lane_rows * staging_pitch() * 4, shape.kept_behind * 32 * 4);
+  }
   static constexpr int kPieceBytes = 64;  // of a block that has only one
   // Whether producer warps that boxes leave idle can pack operands: ffma_pack.cuh.
   constexpr bool packs() const {
@@ -159,10 +174,15 @@ struct FfmaGemm {
   int chunk_length;  // see sum_order.h
   int slice_length;  // products that a warp sums at once: a quarter, or all
   int quarters;      // that a warp sums one after the other and adds: 4, or 1
+  int ring_stages;   // in use, where quarters are added
+  int cut_matrices;  // the last ones, whose quarters are pieces of different blocks
+  int whole_each;    // tiles of the others that a block has beside these,
+  int whole_more;    // and so many blocks have one more
   float one;         // see ffma_tile.cuh
-  // Sums of chunks, [chunk][batch][m][partial_pitch], or of parts of cut tiles,
-  // [batch][part][tile_m][tile_n]; or what blocks keep for themselves between quarters.
+  // Sums of chunks, or of quarters of cut matrices, [chunk][batch][m][partial_pitch], or of parts
+  // of cut tiles, [batch][part][tile_m][tile_n].
   float* partial;
+  float* kept;  // what blocks keep for themselves between quarters
   int64_t partial_pitch;
   // stream_k, see sum_order.h.
   int stages;

@@ -95,19 +95,46 @@ struct FfmaDealtTiles {
 };
 
 // The same of tiles whose sum may be of four quarters, one after the other in one block: see
-// ffma_fold.cuh. A quarter is a piece.
+// ffma_fold.cuh. A quarter is a piece. Those of cut matrices are dealt out in turns behind the
+// tiles of the others, and added by a second pass.
 struct FfmaQuarteredTiles {
-  __device__ __forceinline__ static int Count(const FfmaGemm& g) {
-    return g.quarters * FfmaDealtTiles::Count(g);
+  // Where matrices are cut: a block's pieces of the others, and its first one of these.
+  __device__ __forceinline__ static int Folded(const FfmaGemm& g) {
+    const int more = static_cast<int>(blockIdx.x) < g.whole_more ? 1 : 0;
+    return (g.whole_each + more) * 4;
+  }
+  __device__ __forceinline__ static int FirstCut(const FfmaGemm& g) {
+    const int after = static_cast<int>(blockIdx.x) - g.whole_more;
+    return after < 0 ? after + g.in_turns : after;
   }
 
+  __device__ __forceinline__ static int Count(const FfmaGemm& g) {
+    if (g.cut_matrices == 0) return g.quarters * FfmaDealtTiles::Count(g);
+    const int cut = g.cut_matrices * g.tiles_m * g.tiles_n * 4;
+    return Folded(g) + (cut - 1 - FirstCut(g) + g.in_turns) / g.in_turns;
+  }
+
+  // Of a piece of a matrix that is not cut.
   __device__ __forceinline__ static int QuarterOf(const FfmaGemm& g, int i) {
     return i & (g.quarters - 1);
   }
 
   __device__ __forceinline__ static FfmaPiece At(const FfmaGemm& g, int i) {
-    FfmaPiece piece = FfmaDealtTiles::At(g, g.quarters > 1 ? i / 4 : i);
-    piece.begin = QuarterOf(g, i) * g.slice_length;
+    FfmaPiece piece;
+    int quarter;
+    if (g.cut_matrices > 0 && i >= Folded(g)) {
+      const int cut = FirstCut(g) + (i - Folded(g)) * g.in_turns;
+      const int tiles = g.tiles_m * g.tiles_n;
+      const int matrix = cut / 4 / tiles;
+      quarter = cut & 3;
+      FfmaTileAt(g, cut / 4 - matrix * tiles, &piece);
+      piece.batch = g.p.batch_count - g.cut_matrices + matrix;
+      piece.part = quarter * g.cut_matrices + matrix;
+    } else {
+      quarter = QuarterOf(g, i);
+      piece = FfmaDealtTiles::At(g, g.quarters > 1 ? i / 4 : i);
+    }
+    piece.begin = quarter * g.slice_length;
     piece.length = min(g.slice_length, static_cast<int>(g.p.k) - piece.begin);
     return piece;
   }

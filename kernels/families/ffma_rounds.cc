@@ -68,7 +68,8 @@ void FfmaRound::PlaceIn(void* workspace, FfmaPackCounts* counts) {
   };
   if (packed_a) boxes_a.base = packing_a.to = at(0);
   if (packed_b) boxes_b.base = packing_b.to = at(offset_b);
-  if (second_pass || folds) gemm.partial = at(offset_partial);
+  if (second_pass) gemm.partial = at(offset_partial);
+  if (folds) gemm.kept = at(offset_kept);
   if (!packs_itself) return;
   gemm.own.counts = counts;
   gemm.own.a = packing_a;
@@ -188,6 +189,7 @@ FfmaRounds::FfmaRounds(const Problem& problem, const FfmaConfig& config, FfmaPac
   partial_pitch_ = TilesOf(b_.panel, 4) * 4;
   const int64_t tiles =
       TilesOf(a_.panel, config.shape.tile_m()) * TilesOf(b_.panel, config.shape.tile_n()) * chunks_;
+  tiles_ = tiles;
   clustered_ = config.shape.slices > 1 &&
                ChunksMeetInClusters(chunks_, tiles * problem.batch_count, config.shape.blocks);
   partial_elements_ = chunks_ > 1 && !clustered_ ? chunks_ * a_.panel * partial_pitch_ : 0;
@@ -218,10 +220,19 @@ FfmaRounds::FfmaRounds(const Problem& problem, const FfmaConfig& config, FfmaPac
   };
   offset_b_ = packed(a_);
   offset_partial_ = offset_b_ + packed(b_);
-  const int64_t folding = folds_ ? std::min(tiles * matrices_, int64_t{kMostFoldingBlocks}) : 0;
-  workspace_bytes_ =
-      offset_partial_ + Aligned(partial_elements_ * matrices_ +
-                                folding * config.shape.tile_m() * config.shape.tile_n());
+  const int64_t last = problem.batch_count - (batches_ - 1) * matrices_;
+  const int64_t cut = std::max(CutMatrices(matrices_), CutMatrices(last));
+  offset_kept_ = offset_partial_ + Aligned(partial_elements_ * matrices_ +
+                                           cut * kQuarters * a_.panel * partial_pitch_);
+  const int64_t folding = !folds_   ? 0
+                          : cut > 0 ? kMostFoldingBlocks
+                                    : std::min(tiles * matrices_, int64_t{kMostFoldingBlocks});
+  workspace_bytes_ = offset_kept_ + Aligned(folding * config.shape.kept_elsewhere());
+}
+
+int64_t FfmaRounds::CutMatrices(int64_t matrices) const {
+  if (!folds_ || panels_m_ > 1 || panels_n_ > 1) return 0;
+  return MatricesToCut(config_.shape, matrices, tiles_, a_.panel * partial_pitch_, depth_);
 }
 
 // Whether the kernel that multiplies packs: its tiles have to begin with the first products, as all
@@ -243,7 +254,9 @@ int64_t FfmaRounds::launches() const {
   const int64_t packs = a_.packed || (b_.packed && panels_m_ == 1) ? count()
                         : b_.packed                                ? batches_ * panels_n_
                                                                    : 0;
-  return count() * (partial_elements_ > 0 ? 2 : 1) + packs;
+  const int64_t cut =
+      (CutMatrices(matrices_) > 0 ? batches_ - 1 : 0) + (cut_matrices() > 0 ? 1 : 0);
+  return count() * (partial_elements_ > 0 ? 2 : 1) + cut + packs;
 }
 
 double FfmaRounds::packed_elements() const {
@@ -341,7 +354,7 @@ FfmaRound FfmaRounds::Round(int64_t index, const Operands& as_they_are) const {
   round.feed_b = b_.feed;
   round.offset_b = offset_b_;
   round.offset_partial = offset_partial_;
-  round.second_pass = partial_elements_ > 0;
+  round.offset_kept = offset_kept_;
   round.folds = folds_;
   round.cluster = clustered_ ? static_cast<int>(chunks_) : 1;
   FfmaGemm& g = round.gemm;
@@ -374,9 +387,13 @@ FfmaRound FfmaRounds::Round(int64_t index, const Operands& as_they_are) const {
   g.tiles_n = static_cast<int>(TilesOf(g.p.n, config_.shape.tile_n()));
   g.narrow_last = narrow_last();
   g.chunks = static_cast<int>(chunks_);
-  g.work = static_cast<int>(g.p.batch_count * chunks_ * g.tiles_m * g.tiles_n);
+  g.cut_matrices = static_cast<int>(CutMatrices(g.p.batch_count));
+  round.second_pass = partial_elements_ > 0 || g.cut_matrices > 0;
+  g.work = static_cast<int>((g.p.batch_count - g.cut_matrices) * chunks_ * g.tiles_m * g.tiles_n);
   g.chunk_length = static_cast<int>(std::min<int64_t>(chunk_length_, kMaxDepth + 64));
   g.quarters = folds_ ? kQuarters : 1;
+  const FfmaShape& shape = config_.shape;
+  g.ring_stages = shape.stages - (folds_ ? shape.lent_stages : 0);
   g.slice_length = g.chunk_length / (folds_ ? kQuarters : config_.shape.slices);
   g.one = 1;
   if (packs_itself_) FillOwnPacking(&round);

@@ -26,6 +26,7 @@ struct FfmaRound {
   bool packed_b;
   size_t offset_b;  // into it
   size_t offset_partial;
+  size_t offset_kept;
   bool second_pass;
   bool packs_itself;  // in the kernel that multiplies
   bool folds;         // quarters in one block, see ffma_fold.cuh
@@ -64,6 +65,10 @@ class FfmaRounds {
   double packed_elements() const;   // of the whole batch
   double partial_elements() const;  // likewise
   int64_t chunks() const { return chunks_; }
+  // Of the last round: matrices whose quarters are added by a second pass.
+  int64_t cut_matrices() const {
+    return CutMatrices(problem_.batch_count - (batches_ - 1) * matrices_);
+  }
   bool clustered() const { return clustered_; }
   int64_t chunk_length() const { return chunk_length_; }
   FfmaFeed feed_a() const { return a_.feed; }
@@ -101,6 +106,7 @@ class FfmaRounds {
   void PackWhatPays();
   bool PacksItself() const;
   void FillOwnPacking(FfmaRound* round) const;
+  int64_t CutMatrices(int64_t matrices) const;
   void FillSide(const Side& side, const float* from, int64_t first, int64_t outer, int64_t matrices,
                 int tile, bool pack, TensorBoxes* boxes, Packing* packing, bool* packed) const;
 
@@ -116,6 +122,7 @@ class FfmaRounds {
   bool clustered_;  // chunks meet in clusters
   bool folds_;      // blocks sum quarters one after the other
   bool packs_itself_;
+  int64_t tiles_;  // of a matrix's panel, with its chunks
   int64_t partial_pitch_;
   int64_t partial_elements_;  // of one matrix's panel
   int64_t matrices_;          // of the batch in one round
@@ -124,6 +131,7 @@ class FfmaRounds {
   int64_t panels_n_;
   size_t offset_b_;  // into the workspace
   size_t offset_partial_;
+  size_t offset_kept_;
   size_t workspace_bytes_;
 };
 

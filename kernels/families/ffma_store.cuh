@@ -173,6 +173,20 @@ __device__ __forceinline__ void FfmaStoreStaged(
   }
 }
 
+// Stores a quarter of a tile of a cut matrix: quarters lie as results do, in rows of whole fours.
+template <FfmaKernel kKernel>
+__device__ __forceinline__ void FfmaStoreQuarter(
+    const FfmaGemm& g, const FfmaPiece& piece,
+    const float (&sum)[kKernel.shape.rows][kKernel.shape.columns]) {
+  using Layout = FfmaLayout<kKernel>;
+  const FfmaPlace<kKernel> at(ThreadIndexAgain());
+  const int64_t row = int64_t{piece.tile_m} * Layout::kTileM + at.row;
+  const int64_t column = int64_t{piece.tile_n} * Layout::kTileN + at.column;
+  FfmaStoreWhole<kKernel>(sum, g.one,
+                          g.partial + (piece.part * g.p.m + row) * g.partial_pitch + column,
+                          g.partial_pitch, g.p.m - row, g.partial_pitch - column);
+}
+
 // Stores a tile that one warp of each place has summed, or its part.
 template <FfmaKernel kKernel>
 __device__ __forceinline__ void FfmaStore(const FfmaGemm& g, const FfmaPiece& piece, uint32_t ring,

@@ -264,10 +264,12 @@ TEST(FfmaRounds, PackInTheOrderOfTiles) {
   }
 }
 
-// As a sum that warps share, but by one block, which keeps what the quarters before have in a part
-// of the workspace that is its own.
+constexpr FfmaConfig kFolded = {
+    "folded", NumericsClass::kQuarters, {8, 2, 2, 1, 32, 3, 2, 8, 16, false, false, 1, 24}, 1, 1};
+
+// As a sum that warps share, but by one block, which keeps what the quarters before have: in a part
+// of the workspace that is its own what has no room in shared memory.
 TEST(FfmaRounds, SumQuartersInOneBlock) {
-  constexpr FfmaConfig kFolded = {"folded", NumericsClass::kQuarters, {8, 2, 2, 1, 32, 3, 2}, 1, 1};
   constexpr FfmaConfig kAtOnce = {
       "at once", NumericsClass::kQuarters, {8, 1, 1, 4, 64, 3, 2}, 1, 1};
   struct Size {
@@ -281,26 +283,54 @@ TEST(FfmaRounds, SumQuartersInOneBlock) {
     const FfmaRounds at_once(problem, kAtOnce, FfmaPacking::kNone);
     EXPECT_TRUE(rounds.folds());
     EXPECT_FALSE(at_once.folds());
-    EXPECT_EQ(rounds.launches(), rounds.count());
+    int64_t launches = 0;
     int64_t matrices = 0;
     for (int64_t index = 0; index < rounds.count(); ++index) {
       FfmaRound round = rounds.Round(index, {});
       FfmaGemm& g = round.gemm;
       matrices += g.p.batch_count;
+      launches += g.cut_matrices > 0 ? 2 : 1;
+      EXPECT_EQ(round.second_pass, g.cut_matrices > 0);
+      EXPECT_EQ(g.work, (g.p.batch_count - g.cut_matrices) * g.tiles_m * g.tiles_n);
+      EXPECT_EQ(g.ring_stages, 2);
       EXPECT_EQ(g.quarters, kQuarters);
       EXPECT_EQ(g.slice_length, at_once.Round(0, {}).gemm.slice_length);
       EXPECT_LT(3 * g.slice_length, g.p.k);
       EXPECT_GE(4 * g.slice_length, g.p.k);
       for (int multiprocessors : {1, 78, 132, 200}) {
         const int blocks = DealTiles(kFolded.shape, multiprocessors, &g);
-        EXPECT_LE(static_cast<size_t>(blocks) * kFolded.shape.tile_m() * kFolded.shape.tile_n() *
-                      sizeof(float),
+        EXPECT_LE(round.offset_kept +
+                      static_cast<size_t>(blocks) * kFolded.shape.kept_elsewhere() * sizeof(float),
                   rounds.workspace_bytes());
       }
+      EXPECT_LE(round.offset_partial +
+                    static_cast<size_t>(kQuarters * g.cut_matrices * g.p.m * g.partial_pitch) *
+                        sizeof(float),
+                round.offset_kept);
       EXPECT_LE(g.work, MostTilesThatFold(kFolded.shape, size.k));
     }
     EXPECT_EQ(matrices, size.batch_count);
+    EXPECT_EQ(launches, rounds.launches());
     EXPECT_EQ(at_once.Round(0, {}).gemm.quarters, 1);
+  }
+}
+
+// Matrices whose tiles would be a last round are cut into quarters, where these are a short one.
+TEST(FfmaRounds, CutWhatIsLeftOver) {
+  struct Case {
+    int64_t m, n, k, batch_count;
+    int64_t cut;
+  };
+  for (const Case& c : {Case{512, 512, 512, 64, 0},     // 232 tiles left of 264
+                        Case{1000, 1000, 1000, 4, 0},   // 256
+                        Case{511, 509, 503, 20, 4},     // 56
+                        Case{384, 384, 384, 32, 3},     // 24
+                        Case{1000, 1000, 1000, 1, 1},   // 64 of no more
+                        Case{500, 500, 500, 10, 0},     // 160
+                        Case{512, 512, 512, 33, 0}}) {  // none
+    const Problem problem = DenseProblem(DType::kF32, c.m, c.n, c.k, c.batch_count);
+    EXPECT_EQ(FfmaRounds(problem, kFolded, FfmaPacking::kNone).cut_matrices(), c.cut)
+        << c.m << " batch " << c.batch_count;
   }
 }
 
@@ -517,6 +547,26 @@ TEST(FfmaBlocks, DealWhatIsLeftOverOneByOne) {
   EXPECT_EQ(deal(kAlone, 330, 269), std::pair(132, 132));
   // Where a block may take one tile, blocks come as places are free.
   EXPECT_EQ(deal(kPairs, 638, 10000), std::pair(638, 638));
+}
+
+TEST(FfmaBlocks, TakeAsLongAsTheBusiestPlace) {
+  for (int64_t whole : {0, 1, 100, 132, 133, 263, 264, 300, 1024}) {
+    for (int64_t cut : {1, 30, 33, 64, 66, 67, 132}) {
+      std::vector<int64_t> quarters(264);
+      for (int64_t tile = 0; tile < whole; ++tile) {
+        quarters[static_cast<size_t>(tile) % quarters.size()] += kQuarters;
+      }
+      for (int64_t piece = whole; piece < whole + kQuarters * cut; ++piece) {
+        quarters[static_cast<size_t>(piece) % quarters.size()] += 1;
+      }
+      const int64_t most = *std::max_element(quarters.begin(), quarters.end());
+      EXPECT_EQ(kQuarters * QuarteredRounds(kFolded.shape, whole, cut), static_cast<double>(most))
+          << whole << " whole, " << cut << " cut";
+    }
+  }
+  EXPECT_EQ(QuarteredRounds(kFolded.shape, 528, 0), 2);
+  EXPECT_LT(QuarteredRounds(kFolded.shape, 528 + 132, 0), 3);
+  EXPECT_EQ(QuarteredRounds(kFolded.shape, 528 + 133, 0), 3);
 }
 
 TEST(FfmaBlocks, CrowdWhereOthersStandIdle) {
