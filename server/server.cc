@@ -147,7 +147,7 @@ class ServerImpl final : public Server {
   void AddGauges();
 
   const Options options_;
-  const SystemClock clock_;
+  const SteadyClock clock_;
 
   // Set by Start, constant after it, in the order in which each needs those before it.
   std::unique_ptr<Metrics> metrics_;

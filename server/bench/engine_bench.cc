@@ -67,7 +67,7 @@ using Devices = std::vector<std::unique_ptr<Device>>;
 // An engine and what it needs.
 struct Bench {
   NoObserver observer;
-  SystemClock clock;
+  SteadyClock clock;
   std::unique_ptr<Engine> engine;
 };
 

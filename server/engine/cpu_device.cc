@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "server/engine/clock.h"
 #include "server/reason.h"
 
 namespace gemm {
@@ -95,9 +95,9 @@ double MeasureCeiling(DType dtype) {
   absl::Duration least = absl::InfiniteDuration();
   absl::Duration all = absl::ZeroDuration();
   for (int run = 0; run < kRuns && all < kLongest; ++run) {
-    const absl::Time start = absl::Now();
+    const absl::Time start = SteadyNow();
     CallCblas(CblasNoTrans, CblasNoTrans, problem, ones.data(), ones.data(), result.data());
-    const absl::Duration took = absl::Now() - start;
+    const absl::Duration took = SteadyNow() - start;
     least = std::min(least, took);
     all += took;
   }
@@ -196,13 +196,13 @@ class CpuDevice final : public Device {
     product.report.kernel = KernelName(product.problem.dtype);
     product.report.kernel_family = "cblas";
     product.report.launches = 1;
-    const absl::Time start = absl::Now();
+    const absl::Time start = SteadyNow();
     if (product.problem.dtype == DType::kF32) {
       Multiply<float>(job, product);
     } else {
       Multiply<double>(job, product);
     }
-    product.report.compute = absl::Now() - start;
+    product.report.compute = SteadyNow() - start;
     return absl::OkStatus();
   }
 

@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/time/clock.h"
 #include "kernels/cuda_status.h"
+#include "server/engine/clock.h"
 #include "server/engine/cuda_failure.h"
 
 namespace gemm {
@@ -131,7 +131,7 @@ absl::Status CudaLane::RunShort(CudaBatch& batch, absl::Duration* compute) {
   auto* const memory = static_cast<std::byte*>(scratch_.data());
   absl::Status status = Encode(batch, memory);
   if (!status.ok()) return status;
-  const absl::Time start = absl::Now();
+  const absl::Time start = SteadyNow();
   status = CopyOver(batch, memory);
   if (!status.ok()) return status;
   status = CopyShort(PiecesIn(batch, memory), cudaMemcpyHostToDevice);
@@ -144,7 +144,7 @@ absl::Status CudaLane::RunShort(CudaBatch& batch, absl::Duration* compute) {
   status = WaitForDone();
   if (!status.ok()) return status;
   // Events that take the time cost 2 us and more: it is the host's, and the copies are part of it.
-  const absl::Duration took = absl::Now() - start;
+  const absl::Duration took = SteadyNow() - start;
   *compute += took;
   for (const CudaTask& task : batch.tasks()) task.product->report.compute = took;
   return absl::OkStatus();
@@ -309,9 +309,9 @@ absl::Status CudaLane::SignalDone() {
 
 absl::Status CudaLane::WaitForDone() {
   const std::atomic_ref<uint32_t> done(*static_cast<uint32_t*>(done_.data()));
-  const absl::Time start = absl::Now();
+  const absl::Time start = SteadyNow();
   while (done.load(std::memory_order_acquire) != batches_) {
-    if (absl::Now() - start < kSpin) continue;
+    if (SteadyNow() - start < kSpin) continue;
     std::this_thread::sleep_for(kNap);
     const cudaError_t error = cudaStreamQuery(stream_.get());  // after an error it is never done
     if (error != cudaSuccess && error != cudaErrorNotReady) return CudaFailure("computing", error);

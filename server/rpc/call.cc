@@ -3,11 +3,13 @@
 #include <grpcpp/support/proto_buffer_reader.h>
 
 #include <algorithm>
+#include <chrono>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "server/engine/clock.h"
 #include "server/reason.h"
 #include "server/rpc/error_status.h"
 
@@ -53,8 +55,9 @@ Call::Call(RpcContext& context, CallStream& stream, RpcMethod method, Admission&
       admission_(admission),
       message_limit_bytes_(message_limit_bytes),
       method_(method),
-      started_(absl::Now()),
-      deadline_(absl::FromChrono(stream.context().deadline())) {
+      started_(SteadyNow()),
+      deadline_(started_ +
+                absl::FromChrono(stream.context().deadline() - std::chrono::system_clock::now())) {
   context_.metrics.CallStarted(method_);
 }
 
@@ -107,7 +110,7 @@ void Call::Open() {
 
 void Call::StartReading(uint64_t charged_bytes) {
   charged_bytes_ = charged_bytes;
-  reading_since_ = absl::Now();
+  reading_since_ = SteadyNow();
   admit_ = reading_since_ - started_;
   // The call may be gone as soon as it reads.
   Receiving& receiving = context_.receiving;
@@ -126,7 +129,7 @@ void Call::OnReadDone(bool ok) {
     return FailEarly(
         ErrorWithReason(Reason::kInvalidRequest, "the call carried no request message"));
   }
-  receive_ = absl::Now() - reading_since_;
+  receive_ = SteadyNow() - reading_since_;
   const uint64_t message_bytes = message_.Length();
   if (message_bytes > charged_bytes_) {
     return FailEarly(
@@ -162,7 +165,7 @@ void Call::ReleaseMessage() {
 
 void Call::Reply(const grpc::ByteBuffer& reply) {
   CountHandled(absl::OkStatus());
-  replied_at_ = absl::Now();
+  replied_at_ = SteadyNow();
   stream_.WriteAndFinish(reply);
 }
 
@@ -182,7 +185,7 @@ void Call::FailEarly(const absl::Status& status) {
 }
 
 void Call::Log(const absl::Status& status, absl::FunctionRef<void(CallRecord&)> fill) const {
-  const absl::Duration total = absl::Now() - started_;
+  const absl::Duration total = SteadyNow() - started_;
   if (!CallIsLogged(static_cast<int>(status.code()), total)) return;
   CallRecord record;
   const std::string caller = peer();
@@ -200,7 +203,7 @@ void Call::Log(const absl::Status& status, absl::FunctionRef<void(CallRecord&)> 
 }
 
 void Call::CountHandled(const absl::Status& status) {
-  context_.metrics.CallHandled(method_, static_cast<int>(status.code()), absl::Now() - started_);
+  context_.metrics.CallHandled(method_, static_cast<int>(status.code()), SteadyNow() - started_);
   if (const std::optional<Reason> reason = ReasonOf(status); reason && IsRefusal(*reason)) {
     context_.metrics.CountRefused(*reason);
   }
@@ -209,7 +212,7 @@ void Call::CountHandled(const absl::Status& status) {
 void Call::OnDone() {
   ReleaseMessage();
   if (replied_at_ != absl::InfiniteFuture()) {
-    context_.metrics.ObservePhase(Phase::kSend, absl::Now() - replied_at_);
+    context_.metrics.ObservePhase(Phase::kSend, SteadyNow() - replied_at_);
   }
   delete this;
 }

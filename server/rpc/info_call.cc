@@ -1,5 +1,7 @@
 #include "server/rpc/info_call.h"
 
+#include "server/engine/clock.h"
+
 namespace gemm {
 
 InfoCall::InfoCall(RpcContext& context, CallStream& stream)
@@ -38,7 +40,7 @@ v1::GetServerInfoReply MakeServerInfo(const RpcContext& context) {
   reply.set_time_to_live_limit_ns(
       static_cast<uint64_t>(absl::ToInt64Nanoseconds(context.options.matrix_ttl_limit)));
   reply.set_uptime_ns(
-      static_cast<uint64_t>(absl::ToInt64Nanoseconds(absl::Now() - context.started)));
+      static_cast<uint64_t>(absl::ToInt64Nanoseconds(SteadyNow() - context.started)));
   return reply;
 }
 

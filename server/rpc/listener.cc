@@ -16,8 +16,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "server/engine/clock.h"
 #include "server/rpc/transport.h"
 #include "server/rpc/unix_socket.h"
 #include "server/telemetry/logging.h"
@@ -200,7 +200,7 @@ void Listener::TakeConnections() {
       // The caller has gone again.
       if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) continue;
       const std::string error = std::strerror(errno);
-      if (const absl::Time now = absl::Now(); now - complained > kComplainAgain) {
+      if (const absl::Time now = SteadyNow(); now - complained > kComplainAgain) {
         complained = now;
         Log(LogLevel::kError, "no connection can be taken at present", {{"error", error}});
       }

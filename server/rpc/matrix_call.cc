@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gemm/v1/gemm.pb.h"
+#include "server/engine/clock.h"
 #include "server/reason.h"
 #include "server/rpc/buffer_slice.h"
 #include "server/rpc/matrix_messages.h"
@@ -144,7 +145,7 @@ absl::StatusOr<grpc::ByteBuffer> MatrixCall::WriteRows() {
                      matrix.spec().columns, " elements have ", needed_bytes));
   }
 
-  const absl::Time start = absl::Now();
+  const absl::Time start = SteadyNow();
   PayloadReader reader(slices.segments());
   uint64_t copied_bytes = 0;
   for (const RowRange& rows : write->missing()) {
@@ -158,7 +159,7 @@ absl::StatusOr<grpc::ByteBuffer> MatrixCall::WriteRows() {
     absl::Status status = context().engine.WriteRows(matrix, rows, next);
     if (!status.ok()) return status;
   }
-  copy_ = absl::Now() - start;
+  copy_ = SteadyNow() - start;
   Metrics& metrics = context().metrics;
   metrics.ObservePhase(Phase::kAdmit, admit_duration());
   metrics.ObservePhase(Phase::kReceive, receive_duration());
@@ -194,10 +195,10 @@ absl::StatusOr<grpc::ByteBuffer> MatrixCall::ReadRows() {
   absl::StatusOr<HostBuffer> buffer = context().engine.AllocateHost(bytes);
   if (!buffer.ok()) return buffer.status();
   if (bytes > 0) {
-    const absl::Time start = absl::Now();
+    const absl::Time start = SteadyNow();
     absl::Status status = context().engine.ReadRows(**matrix, *rows, buffer->data());
     if (!status.ok()) return status;
-    copy_ = absl::Now() - start;
+    copy_ = SteadyNow() - start;
     context().metrics.ObservePhase(Phase::kCopyOut, copy_);
     context().metrics.AddBytes(Direction::kOut, bytes);
   }

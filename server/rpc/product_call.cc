@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "server/engine/clock.h"
 #include "server/reason.h"
 #include "server/rpc/matrix_messages.h"
 #include "server/telemetry/logging.h"
@@ -72,9 +73,9 @@ void ProductCall::OnMessage() {
 }
 
 void ProductCall::Decode() {
-  const absl::Time start = absl::Now();
+  const absl::Time start = SteadyNow();
   absl::StatusOr<std::unique_ptr<Job>> job = MakeJob();
-  decode_ = absl::Now() - start;
+  decode_ = SteadyNow() - start;
   FreeMessage();
   if (!job.ok()) return OnJobDone(job.status(), nullptr);
   Metrics& metrics = context().metrics;

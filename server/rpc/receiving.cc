@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "server/engine/clock.h"
 #include "server/reason.h"
 
 namespace gemm {
@@ -27,7 +27,7 @@ Receiving::~Receiving() {
 }
 
 absl::Time Receiving::EndOf(uint64_t bytes) const {
-  return absl::Now() + timeout_ +
+  return SteadyNow() + timeout_ +
          absl::Seconds(static_cast<double>(bytes) / kSlowestBytesPerSecond);
 }
 
@@ -61,7 +61,7 @@ void Receiving::Drain(absl::Duration timeout) {
 void Receiving::Watch() {
   std::unique_lock lock(mutex_);
   while (!stop_.wait_for(lock, kTick, [this] { return stopping_; })) {
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     std::vector<Entry> late;
     for (auto message = messages_.begin(); message != messages_.end();) {
       const auto entry = message++;

@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gemm/v1/gemm.grpc.pb.h"
+#include "server/engine/clock.h"
 #include "server/reason.h"
 #include "server/rpc/call_stream.h"
 #include "server/rpc/explain_call.h"
@@ -153,7 +154,7 @@ class RpcServerImpl final : public RpcServer {
                  receiving_,
                  refusing_,
                  products_in_flight_,
-                 absl::Now()},
+                 SteadyNow()},
         calls_([this](CallStream& stream) { return Answer(context_, stream); }),
         listed_service_(context_) {}
 

@@ -173,7 +173,7 @@ class CudaDeviceTest : public testing::Test {
     return std::find(names.begin(), names.end(), name) != names.end();
   }
 
-  SystemClock clock_;
+  SteadyClock clock_;
   QuietObserver observer_;
   std::unique_ptr<Engine> engine_;
 };

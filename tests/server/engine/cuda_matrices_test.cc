@@ -93,7 +93,7 @@ class CudaMatricesTest : public testing::Test {
     return future.get();
   }
 
-  SystemClock clock_;
+  SteadyClock clock_;
   QuietObserver observer_;
   std::unique_ptr<Engine> engine_;
 };
