@@ -209,6 +209,10 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
   // Batches of narrow results whose strips all blocks share out.
   cases.Add("batch", 18, 70, 257, 66, {.beta = 1});
   cases.Add("batch", 70, 7, 301, 44, {.transpose_b = true, .padding = 1, .alpha = 2});
+  // Chunks that blocks take in turn.
+  cases.Add("turns", 20, 40, 1060, 9, {.transpose_b = true, .beta = 1, .alignment_bytes = 256});
+  cases.Add("turns", 70, 33, 1031, 5, {.padding = 1});
+  cases.Add("turns", 70, 90, 530, 140, {.transpose_b = true, .beta = 1});
   // Short sums: few products that are neighbours in memory, and more columns than a warp has lanes.
   AddTransposes(cases, 21, 135, 3);
   if (!full) return cases.Take();
@@ -334,6 +338,23 @@ std::vector<CheckCase> CheckCases(DType dtype, CaseSet set) {
                 {.transpose_a = a, .transpose_b = b, .beta = 1, .alignment_bytes = 256});
     }
     cases.Add("dealt", 17, 130, 2049, 42, {.broadcast_b = true, .beta = -1});
+    // More chunks than multiprocessors, which blocks take in turn: tiles whole, half and of both
+    // kinds, upright and turned.
+    for (const auto [a, b] : kFlagsOfAAndB) {
+      cases.Add("turns", 41, 27, 1500, 11,
+                {.transpose_a = a, .transpose_b = b, .padding = 1, .alpha = 2, .beta = -1});
+      cases.Add("turns", 20, 150, 1300, 7,
+                {.transpose_a = a, .transpose_b = b, .beta = 1, .alignment_bytes = 256});
+      cases.Add("turns", 92, 60, 2116, 5,
+                {.transpose_a = a, .transpose_b = b, .padding = 4, .alignment_bytes = 16});
+      cases.Add("turns", 150, 85, 1101, 6, {.transpose_a = a, .transpose_b = b});
+      // More tiles than places, of chunks of quarters.
+      cases.Add("turns", 530, 132, 700, 9,
+                {.transpose_a = a, .transpose_b = b, .beta = 1, .alignment_bytes = 256});
+      cases.Add("turns", 70, 601, 331, 40,
+                {.transpose_a = a, .transpose_b = b, .padding = 1, .alpha = 2, .beta = -1});
+    }
+    cases.Add("turns", 25, 600, 530, 40, {.broadcast_b = true, .beta = 1});
     cases.Add("dealt", 60, 64, 20000, 1,
               {.transpose_b = true, .padding = 4, .alpha = 2, .alignment_bytes = 16});
     // One tile, of rows of every alignment.

@@ -17,6 +17,9 @@
 //      v
 //    chunks    added by a second pass, in as many lanes as there are chunks, up to 32
 //
+// Of a batch that has more chunks than there are multiprocessors blocks take short ones in turn:
+// deep_turns.cuh.
+//
 // Why so (H200, 2026-11-30, 64 x 64 x 65536, us): kernels/stories/deep.md.
 
 #include <algorithm>
@@ -24,9 +27,11 @@
 #include <cstring>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include "kernels/cuda_status.h"
 #include "kernels/families/deep_multiply.cuh"
+#include "kernels/families/deep_turns.cuh"
 #include "kernels/families/families.h"
 #include "kernels/families/launch_attributes.h"
 #include "kernels/families/launch_records.h"
@@ -52,6 +57,12 @@ constexpr double kNextSeconds = 2.3e-6;
 // Of the second pass: of a chunk, and of a tile for each lane of chunks.
 constexpr double kChunkSeconds = 0.006e-6;
 constexpr double kLaneSeconds = 7.9e-9;
+// Where blocks take chunks in turn: of 17 batches, off by 0.055. The last is of the memory's rate,
+// for sums of chunks that are left and added.
+constexpr double kTurnFraction = 0.556;
+constexpr double kNarrowTurnFraction = 0.39;
+constexpr double kCopiedTurn = 1.19;  // times as long
+constexpr double kLeftFraction = 0.70;
 
 // Whole stages of it fit an int.
 constexpr int64_t kMostDepth = (int64_t{1} << 31) - 1 - kDeepStage;
@@ -82,6 +93,20 @@ __global__ void __launch_bounds__(kDeepSumThreads)
     default:
       return DeepAddChunks<kDeepChunkLanes>(g, sums);
   }
+}
+
+constexpr int kTurnThreads = 32 * (kDeepWarps + kDeepTurners + kDeepCopiers);
+
+__global__ void __launch_bounds__(kTurnThreads, 1)
+    DeepTurns(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
+              const __grid_constant__ DeepGemm g, bool by_boxes) {
+  DeepTakeTurns(g, by_boxes, &map_a, &map_b);
+}
+
+__global__ void __launch_bounds__(kDeepTurnSumThreads)
+    AddDeepTurns(const __grid_constant__ DeepGemm g) {
+  __shared__ float4 sums[kDeepChunkLanes * kDeepTurnSumQuads];
+  DeepAddTurns(g, sums);
 }
 
 DeepOperand OperandOf(const Problem& problem, bool of_a) {
@@ -120,10 +145,31 @@ TensorBoxes BoxesOf(const Problem& problem, const DeepOperand& operand, int64_t 
   return boxes;
 }
 
-// How many matrices go together: what their blocks leave in the workspace is bounded.
+// Quads of results that a tile of so many rows leaves in the workspace.
+constexpr int QuadsOf(int64_t rows) { return kDeepTileResults / 4 / (rows <= kDeepNarrow ? 2 : 1); }
+
+// How many matrices go together: what their blocks leave in the workspace is bounded. Rounds are as
+// large as each other.
 int64_t RoundOf(const Problem& problem, const DeepOrder& order) {
-  const int64_t elements = order.tiles * order.chunks * kDeepTileResults;
-  return std::min(problem.batch_count, std::max<int64_t>(1, kMostPartial / elements));
+  const int64_t elements = order.tiles * order.chunks * 4 * QuadsOf(std::min(problem.m, problem.n));
+  const int64_t most = std::max<int64_t>(1, kMostPartial / elements);
+  return TilesOf(problem.batch_count, TilesOf(problem.batch_count, most));
+}
+
+// Whether blocks take chunks of these matrices in turn. Long ones are as well off with a block
+// each, which has larger parts of a tile a thread.
+bool TakesTurns(const DeepOrder& order, int64_t matrices, int multiprocessors) {
+  constexpr int64_t kShort = 256;
+  return order.chunk_length <= kShort && order.tiles * order.chunks * matrices > multiprocessors;
+}
+
+// Whether D^T = B^T A^T is computed, whose sums are the same: where halves of tiles are left out,
+// it may have fewer.
+bool Turns(const Problem& problem) {
+  const auto halves = [](int64_t rows, int64_t columns) {
+    return TilesOf(rows, kDeepNarrow) * TilesOf(columns, kDeepTile);
+  };
+  return halves(problem.n, problem.m) < halves(problem.m, problem.n);
 }
 
 // Lanes of the second pass.
@@ -153,7 +199,7 @@ static_assert(std::is_trivially_copyable_v<LaunchRecord> && alignof(LaunchRecord
 
 // Of `matrices` of the batch, from the first-th on.
 LaunchRecord Record(const Problem& problem, const Operands& operands, int64_t first,
-                    int64_t matrices) {
+                    int64_t matrices, int multiprocessors) {
   const DeepOrder order(problem);
   LaunchRecord record;
   std::memset(static_cast<void*>(&record), 0, sizeof(record));
@@ -162,18 +208,27 @@ LaunchRecord Record(const Problem& problem, const Operands& operands, int64_t fi
   g.p.batch_count = matrices;
   g.p.d += first * g.p.d_batch;
   if (g.p.c != nullptr) g.p.c += first * g.p.c_batch;
-  g.a = OperandOf(problem, true);
-  g.b = OperandOf(problem, false);
-  g.tiles_m = static_cast<int>(TilesOf(problem.m, kDeepTile));
-  g.tiles_n = static_cast<int>(TilesOf(problem.n, kDeepTile));
+  g.in_turns = TakesTurns(order, matrices, multiprocessors);
+  g.turned = g.in_turns && Turns(problem);
+  g.a = OperandOf(problem, !g.turned);
+  g.b = OperandOf(problem, g.turned);
+  g.tiles_m = static_cast<int>(TilesOf(g.a.lines, kDeepTile));
+  g.tiles_n = static_cast<int>(TilesOf(g.b.lines, kDeepTile));
   g.chunks = static_cast<int>(order.chunks);
   g.chunk_length = static_cast<int>(order.chunk_length);
+  g.pieces = static_cast<int>(order.tiles * order.chunks * matrices);
+  g.by_chunks = DivisorOf(order.chunks);
+  g.by_tiles = DivisorOf(order.tiles);
+  g.by_tiles_n = DivisorOf(g.tiles_n);
   g.lanes = LanesOf(order);
+  g.quads = QuadsOf(g.in_turns ? g.a.lines : kDeepTile);
   if (!ReadsAB(problem)) return record;
   g.a.base = g.p.a + first * g.p.a_batch;
   g.b.base = g.p.b + first * g.p.b_batch;
+  if (g.turned) std::swap(g.a.base, g.b.base);
+  // Strides of a batch keep what is aligned so.
   const auto at_16 = [](const void* base) { return reinterpret_cast<uintptr_t>(base) % 16 == 0; };
-  record.by_boxes = Boxable(g.a, at_16(operands.a)) && Boxable(g.b, at_16(operands.b));
+  record.by_boxes = Boxable(g.a, at_16(g.a.base)) && Boxable(g.b, at_16(g.b.base));
   if (record.by_boxes) {
     record.boxes_a = BoxesOf(problem, g.a, matrices);
     record.boxes_b = BoxesOf(problem, g.b, matrices);
@@ -207,14 +262,25 @@ class Family final : public KernelFamily {
     const double blocks =
         static_cast<double>(order.tiles * order.chunks) * static_cast<double>(problem.batch_count);
     const auto length = static_cast<double>(ReadsAB(problem) ? order.chunk_length : 0);
-    const double rate = (aligned(true) && aligned(false) ? kMathFraction : kCopiedFraction) *
-                        std::max(1.0, device.f32_flops_per_second) / multiprocessors;
+    const bool by_boxes = aligned(true) && aligned(false);
+    const double peak = std::max(1.0, device.f32_flops_per_second) / multiprocessors;
     const double waves = std::ceil(blocks / multiprocessors);
-    const double math = waves * length * 2.0 * kDeepTileResults / rate + (waves - 1) * kNextSeconds;
     const double bytes = 4.0 * static_cast<double>(problem.batch_count) *
                          static_cast<double>(problem.m + problem.n) *
                          static_cast<double>(ReadsAB(problem) ? problem.k : 0);
     const double memory = bytes / std::max(1.0, kMemoryFraction * device.memory_bytes_per_second);
+    if (TakesTurns(order, problem.batch_count, device.multiprocessors)) {
+      const bool narrow = std::min(problem.m, problem.n) <= kDeepNarrow;
+      const double turn = length * 2.0 * kDeepTileResults / (narrow ? 2 : 1) /
+                          ((narrow ? kNarrowTurnFraction : kTurnFraction) * peak) *
+                          (by_boxes ? 1 : kCopiedTurn);
+      const double left = 4.0 * static_cast<double>(problem.batch_count * order.chunks) *
+                          static_cast<double>(problem.m) * static_cast<double>(problem.n);
+      return kStartSeconds + std::hypot(waves * turn, memory) +
+             left / std::max(1.0, kLeftFraction * device.memory_bytes_per_second);
+    }
+    const double rate = (by_boxes ? kMathFraction : kCopiedFraction) * peak;
+    const double math = waves * length * 2.0 * kDeepTileResults / rate + (waves - 1) * kNextSeconds;
     const double adding =
         static_cast<double>(order.chunks) * kChunkSeconds +
         static_cast<double>(order.tiles * problem.batch_count * LanesOf(order)) * kLaneSeconds;
@@ -227,14 +293,19 @@ class Family final : public KernelFamily {
       GEMM_RETURN_IF_CUDA_ERROR(LoadKernel(kernel, kDeepSharedBytes));
     }
     GEMM_RETURN_IF_CUDA_ERROR(
+        LoadKernel(reinterpret_cast<const void*>(&DeepTurns), kDeepTurnSharedBytes));
+    GEMM_RETURN_IF_CUDA_ERROR(
         LoadKernel(reinterpret_cast<const void*>(&AddDeepChunks), SumSharedBytes(1)));
+    GEMM_RETURN_IF_CUDA_ERROR(LoadKernel(reinterpret_cast<const void*>(&AddDeepTurns), 0));
     return PrepareTensorMaps();
   }
 
-  Plan MakePlan(std::span<const Problem> problems, const DeviceInfo& /*device*/,
+  // Its variant is the number of multiprocessors, which a launch's blocks follow from.
+  Plan MakePlan(std::span<const Problem> problems, const DeviceInfo& device,
                 int config) const override {
     Plan plan;
     plan.config = config;
+    plan.variant = std::max(1, device.multiprocessors);
     for (const Problem& problem : problems) {
       if (IsEmpty(problem)) continue;
       const DeepOrder order(problem);
@@ -242,14 +313,17 @@ class Family final : public KernelFamily {
       const int64_t rounds = TilesOf(problem.batch_count, round);
       plan.launches += static_cast<int>(2 * rounds);
       plan.args_bytes += static_cast<size_t>(rounds) * sizeof(LaunchRecord);
+      // The last round may have less to leave, never more.
+      const int64_t rows =
+          TakesTurns(order, round, plan.variant) ? std::min(problem.m, problem.n) : kDeepTile;
       plan.workspace_bytes =
           std::max(plan.workspace_bytes, static_cast<size_t>(round * order.tiles * order.chunks) *
-                                             kDeepTileResults * sizeof(float));
+                                             static_cast<size_t>(QuadsOf(rows)) * sizeof(float4));
     }
     return plan;
   }
 
-  void Encode(const Plan& /*plan*/, std::span<const Problem> problems,
+  void Encode(const Plan& plan, std::span<const Problem> problems,
               std::span<const Operands> operands, void* args) const override {
     auto* out = static_cast<unsigned char*>(args);
     for (size_t i = 0; i < problems.size(); ++i) {
@@ -258,7 +332,8 @@ class Family final : public KernelFamily {
       const int64_t round = RoundOf(problem, DeepOrder(problem));
       for (int64_t first = 0; first < problem.batch_count; first += round) {
         const LaunchRecord record =
-            Record(problem, operands[i], first, std::min(round, problem.batch_count - first));
+            Record(problem, operands[i], first, std::min(round, problem.batch_count - first),
+                   plan.variant);
         std::memcpy(out, &record, sizeof(record));
         out += sizeof(record);
       }
@@ -275,23 +350,34 @@ class Family final : public KernelFamily {
         GEMM_RETURN_IF_CUDA_ERROR(MakeTensorMap(record.boxes_a, &maps[0]));
         GEMM_RETURN_IF_CUDA_ERROR(MakeTensorMap(record.boxes_b, &maps[1]));
       }
-      const auto tiles = static_cast<unsigned>(g.p.batch_count) * static_cast<unsigned>(g.tiles_m) *
-                         static_cast<unsigned>(g.tiles_n);
       // A block takes most of a multiprocessor's registers, so blocks that start while the kernel
       // before ends cannot crowd.
       cudaLaunchAttribute early = StartsEarly();
       cudaLaunchConfig_t launch = {};
-      launch.gridDim = dim3(tiles * static_cast<unsigned>(g.chunks));
-      launch.blockDim = dim3(record.by_boxes ? kThreads<true> : kThreads<false>);
-      launch.dynamicSmemBytes = kDeepSharedBytes;
       launch.stream = stream;
       launch.attrs = &early;
       launch.numAttrs = 1;
+      if (g.in_turns) {
+        launch.gridDim = dim3(static_cast<unsigned>(plan.variant));
+        launch.blockDim = dim3(kTurnThreads);
+        launch.dynamicSmemBytes = kDeepTurnSharedBytes;
+        GEMM_RETURN_IF_CUDA_ERROR(
+            cudaLaunchKernelEx(&launch, &DeepTurns, maps[0], maps[1], g, record.by_boxes));
+        launch.gridDim = dim3(static_cast<unsigned>(g.pieces / g.chunks) *
+                              static_cast<unsigned>(g.quads / kDeepTurnSumQuads));
+        launch.blockDim = dim3(kDeepTurnSumThreads);
+        launch.dynamicSmemBytes = 0;
+        return cudaLaunchKernelEx(&launch, &AddDeepTurns, g);
+      }
+      launch.gridDim = dim3(static_cast<unsigned>(g.pieces));
+      launch.blockDim = dim3(record.by_boxes ? kThreads<true> : kThreads<false>);
+      launch.dynamicSmemBytes = kDeepSharedBytes;
       void* parameters[] = {&maps[0], &maps[1], &g};
       GEMM_RETURN_IF_CUDA_ERROR(
           cudaLaunchKernelExC(&launch, KernelOf(record.by_boxes), parameters));
       launch.gridDim =
-          dim3(tiles * static_cast<unsigned>(g.lanes) * (kDeepTileResults / 4 / kDeepSumThreads));
+          dim3(static_cast<unsigned>(g.pieces / g.chunks) * static_cast<unsigned>(g.lanes) *
+               (kDeepTileResults / 4 / kDeepSumThreads));
       launch.blockDim = dim3(kDeepSumThreads);
       launch.dynamicSmemBytes = SumSharedBytes(launch.gridDim.x);
       return cudaLaunchKernelEx(&launch, &AddDeepChunks, g);

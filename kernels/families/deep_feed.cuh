@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "kernels/families/deep_gemm.h"
+#include "kernels/families/divisor.cuh"
 #include "kernels/ptx/bulk_copy.cuh"
 #include "kernels/ptx/cp_async.cuh"
 #include "kernels/ptx/mbarrier.cuh"
@@ -17,7 +18,7 @@
 
 namespace gemm {
 
-// A block's tile and its share of k.
+// A tile and a chunk of its k, by number.
 struct DeepPiece {
   int64_t batch;
   int row;
@@ -25,14 +26,15 @@ struct DeepPiece {
   int64_t begin;
   int stages;
 
-  __device__ __forceinline__ explicit DeepPiece(const DeepGemm& g) {
-    const auto block = static_cast<unsigned>(blockIdx.x);
-    const unsigned tile = block / static_cast<unsigned>(g.chunks);
-    const unsigned chunk = block % static_cast<unsigned>(g.chunks);
-    const unsigned tiles = static_cast<unsigned>(g.tiles_m * g.tiles_n);
-    batch = tile / tiles;
-    row = static_cast<int>(tile % tiles / static_cast<unsigned>(g.tiles_n)) * kDeepTile;
-    column = static_cast<int>(tile % tiles % static_cast<unsigned>(g.tiles_n)) * kDeepTile;
+  __device__ __forceinline__ DeepPiece(const DeepGemm& g, int number) {
+    const int tile = Quotient(number, g.by_chunks);
+    const int chunk = number - tile * g.chunks;
+    const int matrix = Quotient(tile, g.by_tiles);
+    const int in_matrix = tile - matrix * g.tiles_m * g.tiles_n;
+    const int tile_row = Quotient(in_matrix, g.by_tiles_n);
+    batch = matrix;
+    row = tile_row * kDeepTile;
+    column = (in_matrix - tile_row * g.tiles_n) * kDeepTile;
     begin = int64_t{chunk} * g.chunk_length;
     const int64_t length = min(g.p.k - begin, int64_t{g.chunk_length});
     stages = length <= 0 ? 0 : static_cast<int>((length + kDeepStage - 1) / kDeepStage);
@@ -40,24 +42,26 @@ struct DeepPiece {
 };
 
 // The ring: a place in it, and the barriers of that place.
-struct DeepRing {
+template <int kStages>
+struct DeepRingOf {
+  static constexpr uint32_t kRingBytes = kStages * kDeepStageBytes;
+
   uint32_t base;
   int slot = 0;
   uint32_t parity = 0;
 
   __device__ __forceinline__ uint32_t Stage() const { return base + kDeepStageBytes * slot; }
-  __device__ __forceinline__ uint32_t Full() const {
-    return base + static_cast<uint32_t>(kDeepRingBytes) + 8 * slot;
-  }
-  __device__ __forceinline__ uint32_t Turned() const { return Full() + 8 * kDeepStages; }
-  __device__ __forceinline__ uint32_t Empty() const { return Full() + 16 * kDeepStages; }
+  __device__ __forceinline__ uint32_t Full() const { return base + kRingBytes + 8 * slot; }
+  __device__ __forceinline__ uint32_t Turned() const { return Full() + 8 * kStages; }
+  __device__ __forceinline__ uint32_t Empty() const { return Full() + 16 * kStages; }
   __device__ __forceinline__ void GoOn() {
-    if (++slot == kDeepStages) {
+    if (++slot == kStages) {
       slot = 0;
       parity ^= 1;
     }
   }
 };
+using DeepRing = DeepRingOf<kDeepStages>;
 
 // A block asks for so many stages at once; for more when the first has come, which would else come
 // late, among those of all blocks.
@@ -75,24 +79,31 @@ __device__ __forceinline__ void DeepPrefetchBoxes(const DeepGemm& g, const DeepP
               batch * g.b.box_step);
 }
 
-// By the copy engine; one thread.
+// By the copy engine; one thread. Stage s of the piece.
+template <typename Ring>
+__device__ __forceinline__ void DeepAskForBoxes(const DeepGemm& g, const DeepPiece& piece, int s,
+                                                const CUtensorMap* map_a, const CUtensorMap* map_b,
+                                                Ring* ring) {
+  const auto batch = static_cast<int>(piece.batch);
+  const int k = static_cast<int>(piece.begin) + s * kDeepStage;
+  BarrierWait(ring->Empty(), ring->parity);
+  OrderBoxesBehindAccesses();  // of those that turned what was there
+  BarrierArriveExpecting(ring->Full(), kDeepStageBytes);
+  CopyBox(ring->Stage(), map_a, g.a.along ? k : piece.row, g.a.along ? piece.row : k,
+          batch * g.a.box_step, ring->Full());
+  CopyBox(ring->Stage() + kDeepOperandBytes, map_b, g.b.along ? k : piece.column,
+          g.b.along ? piece.column : k, batch * g.b.box_step, ring->Full());
+  ring->GoOn();
+}
+
 __device__ __forceinline__ void DeepFeedBoxes(const DeepGemm& g, const DeepPiece& piece,
                                               const CUtensorMap* map_a, const CUtensorMap* map_b,
                                               DeepRing ring) {
   const uint32_t first = ring.Full();
   ring.parity = 1;
-  const auto batch = static_cast<int>(piece.batch);
   for (int s = 0; s < piece.stages; ++s) {
-    const int k = static_cast<int>(piece.begin) + s * kDeepStage;
     if (s == kDeepFirstStages) BarrierWait(first, 0);
-    BarrierWait(ring.Empty(), ring.parity);
-    OrderBoxesBehindAccesses();  // of those that turned what was there
-    BarrierArriveExpecting(ring.Full(), kDeepStageBytes);
-    CopyBox(ring.Stage(), map_a, g.a.along ? k : piece.row, g.a.along ? piece.row : k,
-            batch * g.a.box_step, ring.Full());
-    CopyBox(ring.Stage() + kDeepOperandBytes, map_b, g.b.along ? k : piece.column,
-            g.b.along ? piece.column : k, batch * g.b.box_step, ring.Full());
-    ring.GoOn();
+    DeepAskForBoxes(g, piece, s, map_a, map_b, &ring);
   }
 }
 
@@ -178,19 +189,18 @@ __device__ __forceinline__ void DeepPrefetchCopies(const DeepGemm& g, const Deep
   DeepCopier(g.b, piece.batch, piece.column, piece.begin, g.p.k, thread).Prefetch();
 }
 
+template <typename Ring>
 __device__ __forceinline__ void DeepFeedCopies(const DeepGemm& g, const DeepPiece& piece,
-                                               int thread, DeepRing ring) {
-  ring.parity = 1;
+                                               int thread, Ring* ring) {
   DeepCopier a(g.a, piece.batch, piece.row, piece.begin, g.p.k, thread);
   DeepCopier b(g.b, piece.batch, piece.column, piece.begin, g.p.k, thread);
   for (int s = 0; s < piece.stages; ++s) {
-    BarrierWait(ring.Empty(), ring.parity);
-    a.Copy(ring.Stage());
-    b.Copy(ring.Stage() + kDeepOperandBytes);
-    BarrierArriveAfterCopies(ring.Full());
-    ring.GoOn();
+    BarrierWait(ring->Empty(), ring->parity);
+    a.Copy(ring->Stage());
+    b.Copy(ring->Stage() + kDeepOperandBytes);
+    BarrierArriveAfterCopies(ring->Full());
+    ring->GoOn();
   }
-  WaitForCopies();
 }
 
 // Where quads of lines lie among those of a product: turned ones by the product's granule of four,
@@ -234,20 +244,32 @@ class DeepTurner {
 };
 
 // Turns one or both operands of every stage in their places.
-template <bool kA, bool kB>
-__device__ __forceinline__ void DeepTurn(int stages, int thread, DeepRing ring) {
+template <bool kA, bool kB, typename Ring>
+__device__ __forceinline__ void DeepTurn(int stages, int thread, Ring* ring) {
   DeepTurner a(thread);
   DeepTurner b(thread);
 #pragma unroll 1
   for (; stages > 0; --stages) {
-    BarrierWait(ring.Full(), ring.parity);
-    if constexpr (kA) a.Load(ring.Stage());
-    if constexpr (kB) b.Load(ring.Stage() + kDeepOperandBytes);
+    BarrierWait(ring->Full(), ring->parity);
+    if constexpr (kA) a.Load(ring->Stage());
+    if constexpr (kB) b.Load(ring->Stage() + kDeepOperandBytes);
     asm volatile("bar.sync 1, %0;" ::"n"(32 * kDeepTurners) : "memory");
-    if constexpr (kA) a.Store(ring.Stage());
-    if constexpr (kB) b.Store(ring.Stage() + kDeepOperandBytes);
-    BarrierArrive(ring.Turned());
-    ring.GoOn();
+    if constexpr (kA) a.Store(ring->Stage());
+    if constexpr (kB) b.Store(ring->Stage() + kDeepOperandBytes);
+    BarrierArrive(ring->Turned());
+    ring->GoOn();
+  }
+}
+
+template <typename Ring>
+__device__ __forceinline__ void DeepTurnWhatIsAlong(const DeepGemm& g, int stages, int thread,
+                                                    Ring* ring) {
+  if (g.a.along && g.b.along) {
+    DeepTurn<true, true>(stages, thread, ring);
+  } else if (g.a.along) {
+    DeepTurn<true, false>(stages, thread, ring);
+  } else if (g.b.along) {
+    DeepTurn<false, true>(stages, thread, ring);
   }
 }
 

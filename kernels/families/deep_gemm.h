@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/families/divisor.h"
 #include "kernels/families/strided_gemm.h"
 #include "kernels/families/sum_order.h"
 
@@ -26,6 +27,16 @@ inline constexpr int kDeepCopiers = 4;  // warps that copy where boxes cannot
 // The results of a tile in the workspace, in the order of the threads that have them.
 inline constexpr int kDeepTileResults = kDeepTile * kDeepTile;
 
+// Where blocks take chunks in turn, a tile of no more rows is summed in half the time.
+inline constexpr int kDeepNarrow = kDeepTile / 2;
+inline constexpr int kDeepTurnStages = 10;
+inline constexpr size_t kDeepTurnRingBytes = size_t{kDeepTurnStages} * kDeepStageBytes;
+// Behind the ring and its barriers: half of the sums of a narrow tile.
+inline constexpr size_t kDeepHandedBytes = size_t{kDeepNarrow} * kDeepTile * sizeof(float);
+inline constexpr size_t kDeepHandedAt = kDeepTurnRingBytes + size_t{3} * 8 * kDeepTurnStages;
+inline constexpr size_t kDeepTurnSharedBytes = kDeepHandedAt + kDeepHandedBytes;
+static_assert(kDeepHandedAt % 16 == 0);
+
 struct DeepOperand {
   const float* base;  // element (line, l) at line * line_stride + l * k_stride
   int64_t line_stride;
@@ -38,14 +49,21 @@ struct DeepOperand {
 
 struct DeepGemm {
   StridedGemm<float> p;
-  DeepOperand a;  // lines are rows of D
+  DeepOperand a;  // lines are rows of tiles
   DeepOperand b;  // columns
+  bool turned;    // rows of tiles are columns of D
   int tiles_m;
   int tiles_n;
   int chunks;
   int chunk_length;
+  int pieces;  // chunks of all tiles
+  Divisor by_chunks;
+  Divisor by_tiles;
+  Divisor by_tiles_n;
+  bool in_turns;   // there are fewer blocks than pieces
   int lanes;       // of the second pass: a power of two, no fewer than there are chunks, or 32
-  float* partial;  // [batch][tile][chunk][kDeepTileResults]
+  int quads;       // of results of a tile in the workspace: all, or those of narrow tiles
+  float* partial;  // [batch][tile][chunk][quads]
 };
 
 }  // namespace gemm

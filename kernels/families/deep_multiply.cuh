@@ -181,7 +181,7 @@ __device__ __forceinline__ void DeepMultiply(const DeepGemm& g, const CUtensorMa
   ring.base = SharedAddress(shared_raw);
   const auto thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32;
-  const DeepPiece piece(g);
+  const DeepPiece piece(g, static_cast<int>(blockIdx.x));
   const bool turned = g.a.along || g.b.along;
   if (thread == kThreads) {
     DeepRing each = ring;
@@ -206,17 +206,13 @@ __device__ __forceinline__ void DeepMultiply(const DeepGemm& g, const CUtensorMa
       if constexpr (kBoxes) {
         DeepFeedBoxes(g, piece, map_a, map_b, ring);
       } else {
-        DeepFeedCopies(g, piece, mine, ring);
+        ring.parity = 1;
+        DeepFeedCopies(g, piece, mine, &ring);
+        WaitForCopies();
       }
     }
   } else if (warp >= kDeepWarps) {
-    if (g.a.along && g.b.along) {
-      DeepTurn<true, true>(piece.stages, thread - kThreads, ring);
-    } else if (g.a.along) {
-      DeepTurn<true, false>(piece.stages, thread - kThreads, ring);
-    } else if (g.b.along) {
-      DeepTurn<false, true>(piece.stages, thread - kThreads, ring);
-    }
+    DeepTurnWhatIsAlong(g, piece.stages, thread - kThreads, &ring);
   } else {
     DeepSums sums(g, DeepPlace(thread));
     sums.Sum(piece.stages, ring, turned ? ring.Turned() - ring.Full() : 0);

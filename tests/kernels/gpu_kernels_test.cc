@@ -321,7 +321,8 @@ TEST_F(GpuTest, BatchesHaveTheBitsOfTheirProducts) {
       {2, 130, 9000, 19, false},  {5, 4096, 256, 19, false},  {200, 100, 600, 19, false},
       {300, 600, 700, 19, false}, {29, 1023, 845, 18, false}, {29, 1023, 845, 17, true},
       {1023, 31, 339, 16, false}, {1023, 31, 339, 15, true},  {12, 301, 1101, 18, false},
-      {301, 9, 1101, 19, true},   {20, 8500, 517, 3, true}};
+      {301, 9, 1101, 19, true},   {20, 8500, 517, 3, true},   {23, 25, 3151, 24, false},
+      {84, 57, 4412, 11, true},   {300, 29, 1370, 9, false},  {40, 47, 2227, 300, true}};
   for (const Shape& shape : kShapes) {
     const auto of_shape = [&shape](int64_t count) {
       Problem problem = DenseProblem(DType::kF32, shape.m, shape.n, shape.k, count);
