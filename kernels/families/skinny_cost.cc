@@ -38,11 +38,11 @@ constexpr int64_t kMostChunksOneByOne = 64;
 constexpr double kPartialBytesPerSecond = 1.9e12;
 
 // One row: blocks that stay, of columns and of rows with k contiguous.
-constexpr double kLineStartSeconds = 1.9e-6;
+constexpr double kLineStartSeconds = 1.7e-6;
 constexpr double kColumnsMemoryFraction = 0.84;
-constexpr double kDotsMemoryFraction = 0.82;
+constexpr double kDotsMemoryFraction = 0.84;
 // A warp's loads: the time until they have come, and what a multiprocessor gets in it.
-constexpr double kLineStepSeconds = 0.75e-6;
+constexpr double kLineStepSeconds = 0.7e-6;
 constexpr double kLineStepBytes = 4096;
 constexpr double kTotalSeconds = 0.6e-6;  // of a single result's chunks
 

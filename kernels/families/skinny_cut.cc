@@ -167,7 +167,9 @@ void CutColumns(const Problem& problem, SkinnyCut* cut) {
   line.freely = (line.places + 1) * line.block_warps > kColumnWarpsTogether;
   // Ragged loads take two lines of the L1 cache each.
   constexpr int64_t kLong = 1024;
-  if (!line.freely && !cut->matrix.aligned_16 && problem.k > kLong) line.freely = line.late = true;
+  if (!line.freely && line.parts == 1 && !cut->matrix.aligned_16 && problem.k > kLong) {
+    line.freely = line.late = true;
+  }
 }
 
 // How chunks of a line meet, and who has what.

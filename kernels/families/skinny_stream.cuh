@@ -35,6 +35,7 @@ class SkinnyStream {
                 4 * Matrix::kRows * Matrix::kPitch <= Shape::kMatrixBytes);
   static constexpr int kLanes = LanesOf(Shape::kRows);
   static constexpr int kValues = Shape::kThreadRows * Shape::kThreadColumns;
+  static_assert(Shape::kThreadRows % 2 == 0);
 
   __device__ __forceinline__ SkinnyStream(const SkinnyGemm& g, const CUtensorMap* map_x,
                                           const CUtensorMap* map_matrix, uint32_t shared)
@@ -231,12 +232,6 @@ class SkinnyStream {
             }
           }
         }
-      } else if constexpr (Shape::kThreadRows % 2 != 0) {
-        float four[4];
-        LoadFour<X>(x, {}, granule, 0, 0, Team(), four);
-#pragma unroll
-        for (int i = 0; i < 4 * kColumns; ++i)
-          multiply(0, i % kColumns, i / kColumns, four[i / kColumns]);
       } else if constexpr (!kMatrixAlong) {
 #pragma unroll
         for (int r = 0; r < Shape::kThreadRows; r += 2) {

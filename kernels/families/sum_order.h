@@ -464,13 +464,19 @@ struct LaneOrder {
     }
   }
 
-  // A single row or column. Two chunks of a strip are summed at once in no more time than one; 66
-  // strips ask as much of the memory as it gives, and more chunks are for fewer, which a second
-  // pass has to be worth. Of a single result chunks alone are shared out.
+  // A single row or column. Times are in products of a strip that a multiprocessor reads alone, of
+  // which the memory gives 98 at once; rows that begin anywhere take a fifth more of the former.
+  // Two chunks may be summed at once beside each other. More are left to a second pass, which takes
+  // longer from 17 on. Of a single result chunks alone are shared out.
   void CutLine(int64_t wide, int64_t k) {
-    constexpr int64_t kEnough = 66;
-    constexpr int64_t kSecondPass = 600;
-    constexpr int64_t kShortest = 512;  // of more than one
+    constexpr int64_t kMultiprocessors = 132;
+    constexpr double kTogether = 98;
+    constexpr double kRagged = 1.2;
+    constexpr double kSecondPass = 600;
+    constexpr double kMany = 900;
+    constexpr int64_t kMostShared = 16;
+    constexpr int64_t kShortest = 512;
+    constexpr int64_t kLong = 2048;     // shorter sums gain less than rows with k contiguous lose
     constexpr int64_t kOneWarp = 1024;  // products that a warp has under way
     strip = SkinnyStrip(1);
     strips = TilesOf(wide, strip);
@@ -486,17 +492,21 @@ struct LaneOrder {
       }
       return;
     }
-    int64_t best = k >= 2 * kShortest ? 2 : 1;
-    int64_t least = k;
-    const int64_t most_chunks = std::min<int64_t>(256, k / kShortest);
-    for (int64_t most = 3; strips < kEnough && most <= most_chunks;
-         most += std::max<int64_t>(1, most / 4)) {
-      cut(most);
-      const int64_t time =
-          std::max(chunk_length, strips * chunks * chunk_length / kEnough) + kSecondPass;
-      if (time >= least) continue;
-      best = most;
-      least = time;
+    int64_t best = k >= kOneWarp ? 2 : 1;
+    if (strips < kMultiprocessors && k >= kLong) {
+      double least = kRagged * static_cast<double>(k);
+      for (int64_t most = 3; most <= std::min<int64_t>(256, k / kShortest);
+           most += std::max<int64_t>(1, most / 4)) {
+        cut(most);
+        const double alone =
+            kRagged *
+            static_cast<double>(TilesOf(strips * chunks, kMultiprocessors) * chunk_length);
+        const double time = std::max(alone, static_cast<double>(strips * k) / kTogether) +
+                            kSecondPass + (chunks > kMostShared ? kMany : 0);
+        if (time >= least) continue;
+        best = most;
+        least = time;
+      }
     }
     cut(best);
   }

@@ -82,9 +82,10 @@ TEST(SkinnyCut, FillsTheDeviceWithLines) {
   EXPECT_EQ(CutOf(1000, 300, 64, true).line.rows, kMostDotRows);
   EXPECT_EQ(CutOf(1000, 1000, 1, true).line.rows, 1);
   EXPECT_EQ(CutOf(2000, 7489, 1, true).line.share, 2);
-  EXPECT_EQ(CutOf(128, 20000, 1, true).line.share, 1);
-  EXPECT_GT(CutOf(128, 20000, 1, true).line.parts, kMostMeeting);
-  EXPECT_EQ(CutOf(128, 20000, 10, true).line.parts, 1);
+  EXPECT_EQ(CutOf(128, 20000, 1, true).line.share, kMostMeeting);
+  EXPECT_EQ(CutOf(9, 100001, 1, true).line.share, 1);
+  EXPECT_GT(CutOf(9, 100001, 1, true).line.parts, kMostMeeting);
+  EXPECT_EQ(CutOf(9, 100001, 1000, true).line.parts, 1);
 }
 
 }  // namespace

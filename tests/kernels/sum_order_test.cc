@@ -158,8 +158,12 @@ TEST(SumOrder, CutsLanesByTheDeviceThatTheyFill) {
   EXPECT_EQ(chunks(1, 100, 256), 1);
   EXPECT_EQ(chunks(1, 100, 1023), 1);
   EXPECT_EQ(chunks(1, 100, 1024), 2);
+  EXPECT_EQ(chunks(1, 2048, 2047), 2);
+  EXPECT_EQ(chunks(1, 2048, 2048), 4);
   EXPECT_EQ(chunks(1, 515, 3001), 4);
-  EXPECT_EQ(chunks(1, 3001, 20001), 2);
+  EXPECT_EQ(chunks(1, 128, 20000), 16);
+  EXPECT_EQ(chunks(1, 3001, 20001), 4);
+  EXPECT_EQ(chunks(1, 4225, 20001), 2);
   EXPECT_EQ(chunks(64, 64, 65536), 128);
   EXPECT_EQ(chunks(8, 512, 500000), 8);
   EXPECT_EQ(chunks(1, 1, 1000), 1);
