@@ -31,6 +31,7 @@ enum class NumericsClass : uint8_t {
   kStreamKQuarters,
   kChunkedLanes,
   kDealtChunks,
+  kChunks,
 };
 std::string_view NameOf(NumericsClass numerics);
 

@@ -20,16 +20,19 @@ std::string_view NameOf(NumericsClass numerics) {
       return "chunked_lanes";
     case NumericsClass::kDealtChunks:
       return "dealt_chunks";
+    case NumericsClass::kChunks:
+      return "chunks";
   }
   return "unknown";
 }
 
 std::span<const KernelFamily* const> Families() {
   static const KernelFamily* const kFamilies[] = {
-      &SkinnyFamily(),   &DeepFamily(),    &SlicedFamily(),   &PipelinedFamily(),
-      &UnpackedFamily(), &StreamKFamily(), &SmallFamily(),    &OuterFamily(),
-      &DenseFamily(),    &BoxedFamily(),   &RegisterFamily(), &Blocked1dFamily(),
-      &CachedFamily(),   &TiledFamily(),   &NaiveFamily(),    &ReferenceFamily(),
+      &SkinnyFamily(),    &DeepFamily(),    &SlicedFamily(), &PipelinedFamily(),
+      &UnpackedFamily(),  &StreamKFamily(), &SmallFamily(),  &OuterFamily(),
+      &DenseFamily(),     &BoxedFamily(),   &TensorFamily(), &RegisterFamily(),
+      &Blocked1dFamily(), &CachedFamily(),  &TiledFamily(),  &NaiveFamily(),
+      &ReferenceFamily(),
   };
   return kFamilies;
 }

@@ -17,6 +17,7 @@ const KernelFamily& BoxedFamily();
 const KernelFamily& DenseFamily();
 const KernelFamily& SmallFamily();
 const KernelFamily& OuterFamily();
+const KernelFamily& TensorFamily();
 const KernelFamily& RegisterFamily();
 const KernelFamily& Blocked1dFamily();
 const KernelFamily& CachedFamily();

@@ -33,10 +33,12 @@
 //                      every fourth block from the w-th on. The ways are added in order; the
 //                      chunks in 32 lanes, every 32nd chunk from the i-th on in lane i, and the
 //                      lanes in order.
+//   chunks             f64: k in chunks, each summed sequentially; the chunks are added in order.
+//                      For results of so few tiles that the device would stand half idle.
 //
-// Within a quarter, part or lane: acc = 0; for its l ascending: acc = fma(a, b, acc). Lanes go on
-// to the end of the block, or of its half of 16 beyond 32 rows, with products 0 * 0, but for those
-// of a single row or column.
+// Within a quarter, part, lane or chunk: acc = 0; for its l ascending: acc = fma(a, b, acc). Lanes
+// go on to the end of the block, or of its half of 16 beyond 32 rows, with products 0 * 0, but for
+// those of a single row or column.
 
 #ifndef GEMMD_KERNELS_FAMILIES_SUM_ORDER_H_
 #define GEMMD_KERNELS_FAMILIES_SUM_ORDER_H_
@@ -233,7 +235,7 @@ inline NumericsClass QuartersOf(const Problem& problem) {
 inline NumericsClass NumericsOf(const Problem& problem) {
   const int64_t narrow = std::min(problem.m, problem.n);
   const int64_t wide = std::max(problem.m, problem.n);
-  // Shorter sums leave nothing to share, and f64 has no kernels that do.
+  // Shorter sums leave nothing to share, and f64 has chunks alone: MayBeF64Chunks.
   if (problem.dtype != DType::kF32 || problem.k < 128) return NumericsClass::kSequential;
   // Here a launch and the first wait for memory take longer than the sum. One class for them all
   // lets many of different sizes share a launch, and a batch of them run as fast as any kernel can.
@@ -361,6 +363,25 @@ inline bool MayBeDealtChunks(const Problem& problem) {
   return order.tiles <= kMostTiles && order.chunks > 1;
 }
 
+// The chunks of f64: of each tile of 64 x 64 as many as fill 132 multiprocessors.
+inline int64_t F64ChunkLength(const Problem& problem) {
+  constexpr int64_t kMultiprocessors = 132;
+  constexpr int64_t kMostChunks = 32;
+  constexpr int64_t kShortest = 128;
+  constexpr int64_t kGranule = 16;
+  const int64_t k = std::max<int64_t>(1, problem.k);
+  const int64_t tiles = QuarterTiles(problem);
+  const int64_t most = std::clamp<int64_t>(
+      std::min(kMultiprocessors / std::max<int64_t>(1, tiles), k / kShortest), 1, kMostChunks);
+  return TilesOf(TilesOf(k, most), kGranule) * kGranule;
+}
+
+inline bool MayBeF64Chunks(const Problem& problem) {
+  constexpr int64_t kMostSide = int64_t{1} << 20;  // so that tiles can be counted
+  return problem.dtype == DType::kF64 && std::max(problem.m, problem.n) <= kMostSide &&
+         F64ChunkLength(problem) < problem.k;
+}
+
 // Whether a product of 17 to 40 rows or columns may be summed so too: with rows of any alignment
 // that takes less time than lanes.
 inline bool MayBeNarrowQuarters(const Problem& problem, NumericsClass numerics) {
@@ -378,6 +399,7 @@ inline bool MayBeSummed(const Problem& problem, NumericsClass numerics) {
          (numerics == NumericsClass::kStreamK           ? MayBeStreamK(problem)
           : numerics == NumericsClass::kStreamKQuarters ? MayBeStreamKQuarters(problem)
           : numerics == NumericsClass::kDealtChunks     ? MayBeDealtChunks(problem)
+          : numerics == NumericsClass::kChunks          ? MayBeF64Chunks(problem)
                                                         : numerics == NumericsOf(problem));
 }
 
@@ -534,6 +556,8 @@ inline int64_t ChunkLength(NumericsClass numerics, const Problem& problem) {
       return LaneOrder(problem).chunk_length;
     case NumericsClass::kDealtChunks:
       return DeepOrder(problem).chunk_length;
+    case NumericsClass::kChunks:
+      return F64ChunkLength(problem);
   }
   return std::max<int64_t>(1, k);
 }

@@ -9,7 +9,7 @@
 //   T columns     +-----+
 //   at a time
 //
-// Shared memory: 2 T^2 elements (T = 32: 8 KiB for f32, 16 KiB for f64), row by row and unpadded:
+// Shared memory: 2 T^2 elements (T = 32: 8 KiB), row by row and unpadded:
 // in a warp A_tile[y][l] is one or two words for all and B_tile[l][x] is consecutive, so no bank is
 // asked for twice. Budget: under 32 registers for T = 32 (1024 threads, two blocks a
 // multiprocessor).
@@ -28,7 +28,6 @@ namespace {
 constexpr SimtConfig kConfigs[] = {
     {"tiled_f32_32x32x32", DType::kF32, 32, 32, 32, 1024, 0.123, 0.0943, 11, 0.267, 1.54e-6},
     {"tiled_f32_16x16x16", DType::kF32, 16, 16, 16, 256, 0.0769, 0.0463, 9.8, 0.302, 1.36e-6},
-    {"tiled_f64_32x32x32", DType::kF64, 32, 32, 32, 1024, 0.137, 0.110, 11.6, 1, 1.4e-6},
     {"tiled_f64_16x16x16", DType::kF64, 16, 16, 16, 256, 0.124, 0.0426, 11.6, 1, 0.9e-6},
 };
 constexpr auto kKernelConfigs = ToKernelConfigs(kConfigs);

@@ -20,6 +20,12 @@ __device__ __forceinline__ float LoadShared(uint32_t address) {
   return v;
 }
 
+__device__ __forceinline__ double LoadSharedF64(uint32_t address) {
+  double v;
+  asm volatile("ld.shared.f64 %0, [%1];" : "=d"(v) : "r"(address));
+  return v;
+}
+
 // 16 bytes from a 16-byte aligned address. Volatile, so that loads stay where the pipeline has put
 // them; it does not order other memory operations.
 __device__ __forceinline__ float4 LoadShared4(uint32_t address) {
@@ -32,6 +38,10 @@ __device__ __forceinline__ float4 LoadShared4(uint32_t address) {
 
 __device__ __forceinline__ void StoreShared(uint32_t address, float v) {
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(v) : "memory");
+}
+
+__device__ __forceinline__ void StoreSharedF64(uint32_t address, double v) {
+  asm volatile("st.shared.f64 [%0], %1;" ::"r"(address), "d"(v) : "memory");
 }
 
 __device__ __forceinline__ void StoreShared4(uint32_t address, float4 v) {

@@ -310,6 +310,89 @@ TEST_F(GpuTest, KernelsSumAsTheirClassDefines) {
   EXPECT_GE(seen.size(), device_.compute_capability == 90 ? 7u : 2u);
 }
 
+// The same of f64, whose classes are two. The first row and column have products that vanish below
+// zero: their sum is -0 and has to stay so, whatever lies beyond the end of k.
+TEST_F(GpuTest, F64KernelsSumAsTheirClassDefines) {
+  const int64_t shapes[][3] = {{67, 45, 333},  {130, 200, 1111}, {9, 600, 2100}, {600, 3, 5000},
+                               {33, 31, 9001}, {16, 32, 256},    {100, 100, 1},  {5, 7, 18}};
+  std::set<NumericsClass> seen;
+  for (const auto& shape : shapes) {
+    for (const bool transposed : {false, true}) {
+      Problem problem = DenseProblem(DType::kF64, shape[0], shape[1], shape[2]);
+      problem.a.transposed = problem.b.transposed = transposed;
+      problem.a.ld = StoredA(problem).columns;
+      problem.b.ld = StoredB(problem).columns;
+      problem.alpha = 0.1;
+      CaseData<double> data = MakeCaseData<double>({"bits", problem, Fill::kReals}, 7);
+      const StridedGemm<double> p =
+          MakeStridedGemm<double>(problem, {data.a.data(), data.b.data(), nullptr, nullptr});
+      for (int64_t l = 0; l < problem.k; ++l) {
+        data.a.data()[l * p.a_column] = -1e-200;
+        data.b.data()[l * p.b_row] = 1e-200;
+      }
+      const auto in_order = [&](NumericsClass numerics) {
+        const int64_t length = ChunkLength(numerics, problem);
+        std::vector<double> result;
+        for (int64_t e = 0; e < problem.m * problem.n; ++e) {
+          double total = 0;
+          for (int64_t begin = 0; begin < problem.k; begin += length) {
+            double sum = 0;
+            for (int64_t l = begin; l < std::min(begin + length, problem.k); ++l) {
+              sum = std::fma(p.a[e / problem.n * p.a_row + l * p.a_column],
+                             p.b[e % problem.n * p.b_column + l * p.b_row], sum);
+            }
+            total = begin == 0 ? sum : total + sum;
+          }
+          result.push_back(p.alpha * total);
+        }
+        return result;
+      };
+      DeviceBuffer a;
+      DeviceBuffer b;
+      DeviceBuffer d;
+      Stream stream;
+      ASSERT_CUDA(stream.Create());
+      const auto bytes = [](int64_t elements) {
+        return static_cast<size_t>(elements) * sizeof(double);
+      };
+      ASSERT_CUDA(a.Create(bytes(problem.m * problem.k)));
+      ASSERT_CUDA(b.Create(bytes(problem.k * problem.n)));
+      ASSERT_CUDA(d.Create(bytes(problem.m * problem.n)));
+      ASSERT_CUDA(cudaMemcpy(a.data(), data.a.data(), bytes(problem.m * problem.k),
+                             cudaMemcpyHostToDevice));
+      ASSERT_CUDA(cudaMemcpy(b.data(), data.b.data(), bytes(problem.k * problem.n),
+                             cudaMemcpyHostToDevice));
+      ASSERT_CUDA(cudaDeviceSynchronize());
+      const Operands operands{a.data(), b.data(), nullptr, d.data()};
+      std::map<NumericsClass, std::vector<double>> expected;
+      for (const KernelFamily* family : Families()) {
+        ASSERT_CUDA(family->Prepare(device_));
+        for (size_t config = 0; config < family->configs().size(); ++config) {
+          const KernelConfig& kernel = family->configs()[config];
+          if (kernel.dtype != DType::kF64) continue;
+          if (!family->WhyNot(problem, device_, static_cast<int>(config)).empty()) continue;
+          seen.insert(kernel.numerics);
+          std::vector<double>& sums = expected[kernel.numerics];
+          if (sums.empty()) sums = in_order(kernel.numerics);
+          EXPECT_TRUE(std::signbit(sums[0]) && sums[0] == 0);
+          PreparedLaunch launch;
+          ASSERT_CUDA(launch.Create({family, static_cast<int>(config)}, {&problem, 1},
+                                    {&operands, 1}, device_));
+          ASSERT_CUDA(launch.Launch(stream.get()));
+          ASSERT_CUDA(cudaStreamSynchronize(stream.get()));
+          std::vector<double> result(sums.size());
+          ASSERT_CUDA(cudaMemcpy(result.data(), d.data(), result.size() * sizeof(double),
+                                 cudaMemcpyDeviceToHost));
+          EXPECT_EQ(std::memcmp(result.data(), sums.data(), result.size() * sizeof(double)), 0)
+              << kernel.name << " " << problem.m << "x" << problem.n << "x" << problem.k
+              << (transposed ? " TT" : " NN");
+        }
+      }
+    }
+  }
+  EXPECT_EQ(seen.size(), device_.compute_capability == 90 ? 2u : 1u);
+}
+
 // Bits do not depend on the company: a batch in one launch and each product alone.
 TEST_F(GpuTest, BatchesHaveTheBitsOfTheirProducts) {
   struct Shape {

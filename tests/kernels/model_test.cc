@@ -46,11 +46,11 @@ TEST(Model, ChoicesAreTheseUntilMeasuredOtherwise) {
       {DType::kF32, 4096, 16, 4096, 1, "skinny_f32_sm90_clusters"},
       {DType::kF32, 32, 4096, 4096, 1, "skinny_f32_sm90_clusters"},
       {DType::kF32, 1536, 1536, 1536, 1, "sliced_f32_sm90_48x96x64_s2"},
-      {DType::kF64, 128, 128, 128, 1, "tiled_f64_16x16x16"},
-      {DType::kF64, 256, 256, 256, 1, "tiled_f64_16x16x16"},
-      {DType::kF64, 512, 512, 512, 1, "register_f64_64x64x8"},
-      {DType::kF64, 8, 4096, 4096, 1, "tiled_f64_16x16x16"},
-      {DType::kF64, 4096, 4096, 4096, 1, "register_f64_64x64x8"},
+      {DType::kF64, 128, 128, 128, 1, "tensor_f64_sm90_16x32x32_s8"},
+      {DType::kF64, 256, 256, 256, 1, "tensor_f64_sm90_16x32x32_s8"},
+      {DType::kF64, 512, 512, 512, 1, "tensor_f64_sm90_32x32x32_s5"},
+      {DType::kF64, 8, 4096, 4096, 1, "tensor_f64_sm90_16x32x32_s8_chunks"},
+      {DType::kF64, 4096, 4096, 4096, 1, "tensor_f64_sm90_128x128x16_s6"},
   };
   for (const Choice& choice : choices) {
     const Problem problem =

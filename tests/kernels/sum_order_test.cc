@@ -204,6 +204,30 @@ TEST(SumOrder, DealsOutChunksByTheDeviceThatTheyFill) {
   EXPECT_FALSE(may(64, 64, 65536, DType::kF64));
 }
 
+// Chunks of f64: whole slabs that cover k, as many as fill a device, where they are two at least.
+TEST(SumOrder, CutsF64IntoChunksThatFillTheDevice) {
+  const auto chunks = [](int64_t m, int64_t n, int64_t k) {
+    const Problem problem = DenseProblem(DType::kF64, m, n, k);
+    const int64_t length = ChunkLength(NumericsClass::kChunks, problem);
+    const int64_t count = ChunkCount(NumericsClass::kChunks, problem);
+    EXPECT_EQ(length % 16, 0) << m << " " << n << " " << k;
+    EXPECT_GE(length * count, k);
+    EXPECT_LT(length * (count - 1), k);
+    EXPECT_EQ(MayBeSummed(problem, NumericsClass::kChunks), count > 1);
+    return count;
+  };
+  EXPECT_EQ(chunks(64, 64, 65536), 32);
+  EXPECT_EQ(chunks(256, 256, 8192), 8);
+  EXPECT_EQ(chunks(1, 4096, 4096), 2);
+  EXPECT_EQ(chunks(17, 33, 257), 2);
+  EXPECT_EQ(chunks(64, 64, 255), 1);
+  EXPECT_EQ(chunks(128, 4096, 4096), 1);
+  EXPECT_EQ(chunks(4096, 4096, 4096), 1);
+  EXPECT_FALSE(MayBeSummed(DenseProblem(DType::kF32, 64, 64, 65536), NumericsClass::kChunks));
+  EXPECT_FALSE(
+      MayBeSummed(DenseProblem(DType::kF64, 1, int64_t{1} << 40, 65536), NumericsClass::kChunks));
+}
+
 LaneOrder OrderOf(int64_t m, int64_t n, int64_t k) {
   return LaneOrder(DenseProblem(DType::kF32, m, n, k));
 }
