@@ -26,6 +26,7 @@ from harness import (
     small_integers,
     wait_until,
 )
+from test_ends import slow_request
 
 MULTIPLY_BATCH = "/gemm.v1.GemmService/MultiplyBatch"
 
@@ -264,12 +265,11 @@ needs_a_slow_device = pytest.mark.skipif(
 )
 
 
-def slow_batch(seconds, count=4):
-    """Products that keep a CPU busy for very roughly so long."""
-    rows, k = 256, 16384
-    a, b = small_integers(1, rows, k), small_integers(2, k, rows)
-    one = product_request(a, b, batch_count=max(1, min(60, int(seconds * 50 / count))))
-    one.product.a.batch_stride = one.product.b.batch_stride = 0
+def slow_batch(server, seconds, count=4):
+    """Products that keep the device busy for about so long."""
+    one = slow_request(server, seconds / count)
+    # Each result is 256 KiB of a reply of 64 MiB at most.
+    one.product.batch_count = min(60, one.product.batch_count)
     batch = gemm_pb2.MultiplyBatchRequest(payloads=one.payloads)
     for _ in range(count):
         batch.products.add().CopyFrom(one.product)
@@ -278,7 +278,7 @@ def slow_batch(seconds, count=4):
 
 def occupy(server, seconds):
     """A call whose products keep the only lane of the device busy."""
-    call = server.stub.MultiplyBatch.future(slow_batch(seconds), timeout=PATIENCE)
+    call = server.stub.MultiplyBatch.future(slow_batch(server, seconds), timeout=PATIENCE)
     wait_until(lambda: server.metric("gemmd_running_problems") > 0, "its turn")
     return call
 
@@ -334,7 +334,7 @@ def test_deadlines_and_cancelled_callers():
 @needs_a_slow_device
 def test_sigterm_finishes_what_is_in_flight():
     with running_server(PATIENT_DRAIN) as server:
-        call = server.stub.MultiplyBatch.future(slow_batch(2), timeout=PATIENCE)
+        call = server.stub.MultiplyBatch.future(slow_batch(server, 2), timeout=PATIENCE)
         wait_until(lambda: server.metric("gemmd_budget_used_bytes", pool="host") > 0, "the products")
         server.terminate()
         assert not any(result.HasField("error") for result in call.result().results)
