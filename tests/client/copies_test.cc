@@ -152,7 +152,8 @@ TEST_F(CopiesTest, TheCounterCounts) {
   const std::vector<float> a(kRows, 2);
   std::vector<float> d(kRows);
   CountCopies(a, d, [&] { std::copy(a.begin(), a.end(), d.begin()); });
-  EXPECT_EQ(copied_bytes, kBytes);
+  EXPECT_GE(copied_bytes, kBytes);
+  EXPECT_LT(copied_bytes, kBytes + kSmallChange);  // what gRPC's threads do besides
   EXPECT_EQ(operands.bytes, kBytes);
   EXPECT_EQ(result.bytes, kBytes);
 }
