@@ -16,7 +16,6 @@ constexpr RungInfo kRungs[] = {
     {Rung::kNaive, "naive", "naive_f32_16x16", PerByte(1, 1), PerByte(1, 1)},
     {Rung::kTiled16, "tiled 16", "tiled_f32_16x16x16", PerByte(16, 16), PerByte(1, 1)},
     {Rung::kTiled32, "tiled 32", "tiled_f32_32x32x32", PerByte(32, 32), PerByte(1, 1)},
-    {Rung::kCached4x4, "cache-blocked 4x4", "cached_f32_4x4", PerByte(4, 4), PerByte(4, 4)},
     {Rung::kCached8x4, "cache-blocked 8x4", "cached_f32_8x4", PerByte(8, 4), PerByte(8, 4)},
     {Rung::kCached8x8, "cache-blocked 8x8", "cached_f32_8x8", PerByte(8, 8), PerByte(8, 8)},
     {Rung::kBlocked1d, "1-D blocks, 8 a thread", "blocked1d_f32_64x64x8", PerByte(64, 64),
@@ -113,13 +112,8 @@ std::optional<double> ValueOf(const Claim& claim, const LadderTimes& times, doub
       return Quotient(
           Quotient(speed(claim.rung, claim.size), speed(claim.base, claim.size)),
           Quotient(speed(claim.rung, claim.base_size), speed(claim.base, claim.base_size)));
-    case Quantity::kBestOfSweep: {
-      std::optional<double> other;
-      for (Rung rung : {Rung::kCached4x4, Rung::kCached8x4}) {
-        other = std::max(other, speed(rung, claim.size));
-      }
-      return Quotient(speed(claim.rung, claim.size), other);
-    }
+    case Quantity::kBestOfSweep:
+      return Quotient(speed(claim.rung, claim.size), speed(Rung::kCached8x4, claim.size));
     case Quantity::kLessGlobalTraffic:
     case Quantity::kLessLoads:
       return Quotient(Intensity(claim.rung, claim.quantity), Intensity(claim.base, claim.quantity));

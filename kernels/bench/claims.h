@@ -20,7 +20,6 @@ enum class Rung : uint8_t {
   kNaive,
   kTiled16,
   kTiled32,
-  kCached4x4,
   kCached8x4,
   kCached8x8,
   kBlocked1d,

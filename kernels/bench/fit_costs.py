@@ -30,7 +30,6 @@ SLOWEST = 2.5
 TILES = {
     "cached_f32_8x8": (128, 128),
     "cached_f32_8x4": (128, 64),
-    "cached_f32_4x4": (64, 64),
     "tiled_f32_32x32x32": (32, 32),
     "tiled_f32_16x16x16": (16, 16),
     "naive_f32_16x16": (16, 16),

@@ -28,7 +28,6 @@ constexpr int kThreads = 256;
 constexpr SimtConfig kConfigs[] = {
     {"cached_f32_8x8", DType::kF32, 128, 128, 1, kThreads, 0.264, 0.149, 6, 0.835, 3.37e-6},
     {"cached_f32_8x4", DType::kF32, 128, 64, 1, kThreads, 0.292, 0.086, 2.5, 0.541, 3.03e-6},
-    {"cached_f32_4x4", DType::kF32, 64, 64, 1, kThreads, 0.232, 0.0693, 0, 0.479, 2.14e-6},
 };
 constexpr auto kKernelConfigs = ToKernelConfigs(kConfigs);
 

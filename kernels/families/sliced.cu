@@ -11,17 +11,15 @@
 //   96 x 48   12 x 12            2                         2 of 36 to 38, or 4 of 18 to 19
 //   48 x 96   12 x 12            2                         2 of 36 to 38, or 4 of 18 to 19
 //   32 x 128  8 x 16             2                         2 of 41
-//   128 x 32  8 x 16             2                         4 of 21
 //
 // Tiles of all sizes give the same bits. The larger ones take less of shared memory's time for each
 // product (12 x 12: 24 bytes a multiply-add of a warp's, 8 x 8: 32); which is fastest depends on
 // what of the last round of tiles is empty: at 896 cubed 64 x 64 takes 46.4 us, 32 x 64 37.2; at
 // 768 cubed 35 and 48 x 96 25.7 (H200, 2026-11-30). 64 x 48 and 64 x 32 never won by more than 2 %.
 //
-// The last two are for one operand with k contiguous beside one that boxes bring, and compiled for
-// that alone: threads transpose half as many of its elements for each product as with 64 x 64.
-// Tiles of which D has no more columns than a thread's first four come last, and have a loop for
-// those.
+// The last is for an A with k contiguous beside a B that boxes bring, and compiled for that alone:
+// threads transpose half as many of its elements for each product as with 64 x 64. Tiles of which D
+// has no more columns than a thread's first four come last, and have a loop for those.
 //
 //   16 k-steps a slice and stage, or 8; 208 or 216 registers a consumer and 48 or 40 a producer
 //   thread where two blocks share a multiprocessor, 120 and 40 where three do.
@@ -84,8 +82,6 @@ constexpr Tile kTiles[] = {
      {4, 1, 1, 4, 64, 2, 2, 12, 12, true}, 0.827, 0.702, 78},
     {"sliced_f32_sm90_32x128x64_s2", "sliced_f32_sm90_32x128x64_s2_chunks",
      {4, 1, 1, 4, 64, 2, 2}, 0.795, 0.652, 73},
-    {"sliced_f32_sm90_128x32x32_s4", "sliced_f32_sm90_128x32x32_s4_chunks",
-     {16, 1, 1, 4, 32, 4, 2}, 0.795, 0.652, 73},
 };
 // clang-format on
 
@@ -142,14 +138,11 @@ constexpr FfmaFunctions AllFeeds() {
           FfmaPacking::kWherePays};
 }
 
-// A long tile's short side is of the operand that threads transpose, beside one by boxes.
+// The long tile's short side is of the operand that threads transpose, beside one by boxes.
 template <int kTile>
 constexpr FfmaFunctions ByFeed() {
-  constexpr FfmaShape kShape = kTiles[kTile].shape;
-  if constexpr (kShape.tile_n() == 128) {
+  if constexpr (kTiles[kTile].shape.tile_n() == 128) {
     return {{{}, {&Sliced<kTile, 1, 0>}, {}}, FfmaPacking::kRefused};
-  } else if constexpr (kShape.tile_m() == 128) {
-    return {{{nullptr, &Sliced<kTile, 0, 1>}, {}, {}}, FfmaPacking::kRefused};
   } else {
     return AllFeeds<kTile>();
   }

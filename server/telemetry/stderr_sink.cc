@@ -32,7 +32,8 @@ void StderrSink::sink_it_(const spdlog::details::log_msg& record) {
 }
 
 bool StderrSink::Write(std::string_view line) {
-  const std::string text = (cut_ ? "\n" : "") + std::string(line) + "\n";
+  std::string text(cut_ ? 1 : 0, '\n');
+  text.append(line).push_back('\n');
   // A pipe that has room takes PIPE_BUF bytes at once.
   for (std::string_view rest = text; !rest.empty();) {
     stalled_ = !HasRoom(stalled_ ? 0 : kPatienceMilliseconds);
