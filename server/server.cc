@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "server/engine/clock.h"
 #include "server/engine/engine.h"
 #include "server/host_port.h"
 #include "server/memory/matrix_store.h"
@@ -285,19 +286,19 @@ Server::End ServerImpl::Run() {
   rpc_->SetServing(false);
   if (!stopped) {
     Log(LogLevel::kError, "no device is left that works, stopping");
-    rpc_->Drain(absl::Now() + kDeviceLostDrain);  // a shutdown would wait for calls of a stuck lane
+    rpc_->Drain(SteadyNow() + kDeviceLostDrain);  // a shutdown would wait for calls of a stuck lane
     return End::kDeviceLost;
   }
 
-  const absl::Time start = absl::Now();
+  const absl::Time start = SteadyNow();
   Log(LogLevel::kInfo, "draining",
       {{"window_seconds", absl::ToDoubleSeconds(options_.drain_window)},
        {"timeout_seconds", absl::ToDoubleSeconds(options_.drain_timeout)}});
   absl::SleepFor(options_.drain_window);
   rpc_->Refuse();
-  rpc_->Shutdown(absl::Now() + options_.drain_timeout);
+  rpc_->Shutdown(SteadyNow() + options_.drain_timeout);
   engine_->Drain();
-  Log(LogLevel::kInfo, "drained", {{"seconds", absl::ToDoubleSeconds(absl::Now() - start)}});
+  Log(LogLevel::kInfo, "drained", {{"seconds", absl::ToDoubleSeconds(SteadyNow() - start)}});
   return End::kDrained;
 }
 

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "absl/time/time.h"
+#include "server/engine/clock.h"
 
 namespace gemm {
 
@@ -24,10 +25,11 @@ class InFlight {
     if (--count_ == 0) none_.notify_all();
   }
 
-  // False when some are left at the deadline.
+  // False when some are left at the deadline, a time of SteadyNow.
   bool WaitForNone(absl::Time deadline) {
     std::unique_lock lock(mutex_);
-    return none_.wait_until(lock, absl::ToChronoTime(deadline), [this] { return count_ == 0; });
+    return none_.wait_for(lock, absl::ToChronoNanoseconds(deadline - SteadyNow()),
+                          [this] { return count_ == 0; });
   }
 
  private:

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "gemm/v1/gemm.grpc.pb.h"
 #include "server/engine/clock.h"
 #include "server/reason.h"
@@ -158,7 +159,7 @@ class RpcServerImpl final : public RpcServer {
         calls_([this](CallStream& stream) { return Answer(context_, stream); }),
         listed_service_(context_) {}
 
-  ~RpcServerImpl() override { Shutdown(absl::Now()); }
+  ~RpcServerImpl() override { Shutdown(SteadyNow()); }
 
   absl::Status Listen() {
     CaptureLibraryLogs();
@@ -220,7 +221,8 @@ class RpcServerImpl final : public RpcServer {
     // under way ends first.
     Drain(deadline);
     listener_.Stop();
-    server_->Shutdown(absl::ToChronoTime(std::min(deadline, absl::Now() + kControlCallsEnd)));
+    const absl::Duration left = std::min(deadline - SteadyNow(), kControlCallsEnd);
+    server_->Shutdown(absl::ToChronoTime(absl::Now() + left));
     calls_.WaitForNone();
     for (const auto& queue : queues_) queue->Shutdown();
     pollers_.reset();

@@ -48,7 +48,8 @@ class RpcServer {
   // From now on new product calls get UNAVAILABLE (DRAINING); those taken go on.
   virtual void Refuse() = 0;
   // Refuses, waits until products in flight are answered and what was sent has arrived, gives up
-  // messages that do not come, and ends Watch streams. Never longer than until `deadline`.
+  // messages that do not come, and ends Watch streams. Never longer than until `deadline`,
+  // a time of SteadyNow.
   virtual void Drain(absl::Time deadline) = 0;
   // Drains, then cancels what is left and waits for its end: a product on a device has to return.
   virtual void Shutdown(absl::Time deadline) = 0;

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "absl/time/clock.h"
+#include "server/engine/clock.h"
 
 namespace gemm {
 namespace {
@@ -46,11 +47,11 @@ Unsent::Bytes Unsent::Now() {
 
 bool Unsent::WaitForNone(absl::Time deadline) {
   int64_t unix_bytes_before = 0;
-  absl::Time changed = absl::Now();
+  absl::Time changed = SteadyNow();
   for (;;) {
     const Bytes unsent = Now();
     if (unsent.unix_sockets == 0 && unsent.others == 0) return true;
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     if (unsent.unix_sockets != unix_bytes_before) changed = now;
     unix_bytes_before = unsent.unix_sockets;
     const bool waits_for_somebody = unsent.others > 0 || now < changed + kReadsNothing;

@@ -25,8 +25,8 @@ class Unsent {
   // Waits until the peers of every socket of the process have taken what was sent to them: over TCP
   // their kernels have acknowledged it, over UNIX sockets they have read it. gRPC calls a reply
   // finished once the kernel has it; a socket that is closed while the peer's own frames lie unread
-  // in it is reset, and what was not sent yet is lost. False at the deadline, or when what is left
-  // is for peers on UNIX sockets who read nothing for 2 s.
+  // in it is reset, and what was not sent yet is lost. False at the deadline, a time of
+  // SteadyNow, or when what is left is for peers on UNIX sockets who read nothing for 2 s.
   bool WaitForNone(absl::Time deadline);
 
  private:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from harness import (
     PATIENCE,
+    PATIENT_DRAIN,
     clean_environment,
     gemm_pb2,
     product_request,
@@ -65,7 +66,12 @@ def test_setting_the_clock_moves_nothing(tmp_path):
         clock.set(2 * DAY)
         assert waiting.result().report.queue_ns < PATIENCE * 1e9
         assert slow.result().report.compute_ns < PATIENCE * 1e9
-        assert last_time(server)[:10] > before[:10], "the log tells the time of day"
+
+        def logged_later():
+            server.multiply(small_request())
+            return last_time(server)[:10] > before[:10]
+
+        wait_until(logged_later, "the log to tell the time of day")
         assert state(server.stub, name).sealed
 
         clock.set(-2 * DAY)
@@ -78,3 +84,18 @@ def test_setting_the_clock_moves_nothing(tmp_path):
         info = server.stub.GetServerInfo(gemm_pb2.GetServerInfoRequest(), timeout=PATIENCE)
         assert info.uptime_ns < DAY * 1e9
         assert all(0 <= time < 10 * PATIENCE for time in spent(server)), spent(server)
+
+
+@pytest.mark.parametrize("days", [2, -2])
+def test_setting_the_clock_while_draining_moves_nothing(tmp_path, days):
+    clock = Clock(tmp_path / "clock")
+    with running_server(PATIENT_DRAIN, environment=clock.environment()) as server:
+        call = server.stub.Multiply.future(slow_request(server, 2), timeout=PATIENCE)
+        wait_until(lambda: server.metric("gemmd_running_problems") == 1, "a running product")
+        server.terminate()
+        wait_until(lambda: '"draining"' in server.log(), "the drain")
+        clock.set(days * DAY)
+        assert call.result().payloads
+        assert server.wait() == 0
+        drained = server.records()[-1]
+        assert drained["message"] == "drained" and 0 <= drained["seconds"] < PATIENCE, drained
