@@ -1,6 +1,5 @@
 #include "kernels/bench/claims.h"
 
-#include <algorithm>
 #include <limits>
 #include <optional>
 

@@ -17,7 +17,7 @@ size_t RoundUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kA
 }  // namespace
 
 cudaError_t OperandArena::Create(const Problem& problem, const DeviceInfo& device, int max_sets,
-                                 cudaStream_t stream) {
+                                 cudaStream_t stream, int min_sets) {
   const auto bytes = [&](MatrixShape shape, const MatrixLayout& layout) {
     return static_cast<size_t>(ExtentElements(shape, layout, problem.batch_count)) *
            SizeOf(problem.dtype);
@@ -27,7 +27,8 @@ cudaError_t OperandArena::Create(const Problem& problem, const DeviceInfo& devic
   const size_t d = RoundUp(bytes(StoredC(problem), problem.d));
   const size_t one = std::max<size_t>(1, a + b + d);
   const size_t rotated = 2 * device.l2_bytes;
-  const size_t sets = std::min(static_cast<size_t>(max_sets), rotated / one + 1);
+  const size_t sets =
+      std::clamp(rotated / one + 1, static_cast<size_t>(min_sets), static_cast<size_t>(max_sets));
   GEMM_RETURN_IF_CUDA_ERROR(Reserve(a * sets, b * sets, d * sets, problem.dtype, stream));
   sets_.clear();
   for (size_t s = 0; s < sets; ++s) {

@@ -17,10 +17,11 @@ namespace gemm {
 
 class OperandArena {
  public:
-  // Makes sets for the problem, at most `max_sets`: 1 where a product alone is twice the cache.
+  // Makes sets for the problem, at most `max_sets`: `min_sets` where a product alone is twice the
+  // cache.
   // What was handed out before is gone. Waits for the stream.
   [[nodiscard]] cudaError_t Create(const Problem& problem, const DeviceInfo& device, int max_sets,
-                                   cudaStream_t stream);
+                                   cudaStream_t stream, int min_sets = 1);
 
   const std::vector<Operands>& sets() const { return sets_; }
   size_t result_bytes() const { return result_bytes_; }  // of D, in one set

@@ -19,7 +19,7 @@ constexpr double kMostRounds = 32;
 
 cudaError_t Repetition::Create() {
   GEMM_RETURN_IF_CUDA_ERROR(
-      bench_.arena().Create(problem_, bench_.device(), kSets, bench_.stream()));
+      bench_.arena().Create(problem_, bench_.device(), kSets, bench_.stream(), kSets));
   return check_.Create(problem_, bench_.arena(), kSamples);
 }
 
@@ -41,6 +41,7 @@ cudaError_t Repetition::KeepFirst(const Contender& contender) {
   const std::vector<Operands>& sets = bench_.arena().sets();
   for (size_t set = 0; set < sets.size(); ++set) {
     GEMM_RETURN_IF_CUDA_ERROR(first->second[set].Create(bytes));
+    GEMM_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(sets[set].d, 0xff, bytes, bench_.stream()));
     GEMM_RETURN_IF_CUDA_ERROR(contender.rotation.Launch(set, bench_.stream()));
     GEMM_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(first->second[set].data(), sets[set].d, bytes,
                                               cudaMemcpyDeviceToDevice, bench_.stream()));
@@ -54,9 +55,7 @@ cudaError_t Repetition::Compare(const Contender& contender, const Contender& bef
   const size_t bytes = bench_.arena().result_bytes();
   const std::vector<Operands>& sets = bench_.arena().sets();
   GEMM_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(sets[set].d, 0xff, bytes, stream));
-  if (sets.size() > 1) {
-    GEMM_RETURN_IF_CUDA_ERROR(before.rotation.Launch(1 - set, stream));
-  }
+  GEMM_RETURN_IF_CUDA_ERROR(before.rotation.Launch(1 - set, stream));
   GEMM_RETURN_IF_CUDA_ERROR(contender.rotation.Launch(set, stream));
   return CountDifferent(sets[set].d, first_.at(contender.kernel.get().numerics)[set].data(), bytes,
                         different, stream);
@@ -76,7 +75,6 @@ cudaError_t Repetition::Run(double seconds) {
   GEMM_RETURN_IF_CUDA_ERROR(counts_.Create(count_bytes));
   GEMM_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(counts_.data(), 0, count_bytes, bench_.stream()));
   auto* counts = static_cast<unsigned*>(counts_.data());
-  const size_t sets = bench_.arena().sets().size();
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   size_t round = 0;
   do {
@@ -84,8 +82,8 @@ cudaError_t Repetition::Run(double seconds) {
       for (size_t i = 0; i < sound.size(); ++i) {
         Contender& contender = contenders_[sound[i]];
         // Each behind each other one, and behind itself.
-        const Contender& before = contenders_[sound[(i + round / sets) % sound.size()]];
-        GEMM_RETURN_IF_CUDA_ERROR(Compare(contender, before, round % sets, counts + sound[i]));
+        const Contender& before = contenders_[sound[(i + round / kSets) % sound.size()]];
+        GEMM_RETURN_IF_CUDA_ERROR(Compare(contender, before, round % kSets, counts + sound[i]));
         ++contender.compared;
       }
     }

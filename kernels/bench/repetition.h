@@ -45,7 +45,7 @@ class Repetition {
   const std::deque<Contender>& contenders() const { return contenders_; }
 
  private:
-  static constexpr int kSets = 2;  // one where a product alone is twice the L2 cache
+  static constexpr int kSets = 2;
 
   [[nodiscard]] cudaError_t KeepFirst(const Contender& contender);
   [[nodiscard]] cudaError_t Compare(const Contender& contender, const Contender& before, size_t set,

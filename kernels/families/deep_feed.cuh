@@ -87,7 +87,7 @@ __device__ __forceinline__ void DeepAskForBoxes(const DeepGemm& g, const DeepPie
   const auto batch = static_cast<int>(piece.batch);
   const int k = static_cast<int>(piece.begin) + s * kDeepStage;
   BarrierWait(ring->Empty(), ring->parity);
-  OrderBoxesBehindAccesses();  // of those that turned what was there
+  OrderBoxesBehindAccesses();  // of those that turned, or still load, what was there
   BarrierArriveExpecting(ring->Full(), kDeepStageBytes);
   CopyBox(ring->Stage(), map_a, g.a.along ? k : piece.row, g.a.along ? piece.row : k,
           batch * g.a.box_step, ring->Full());

@@ -255,6 +255,7 @@ __device__ __forceinline__ void DeepAddTurns(const DeepGemm& g, float4* sums) {
   const auto* from =
       reinterpret_cast<const float4*>(g.partial) + int64_t{number} * g.quads + first + quad;
   const bool mine = exists(4 * quad);
+  // Some block has results, and waits; so none that comes after this kernel begins too early.
   if (!__syncthreads_or(mine)) return;
   WaitForKernelBefore();
   LetKernelAfterStart();

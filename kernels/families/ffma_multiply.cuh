@@ -298,6 +298,7 @@ __device__ __forceinline__ void FfmaMultiply(const FfmaGemm& g, const CUtensorMa
     constexpr int kArrivals = (Layout::kBoxA || Layout::kBoxB ? 1 : 0) +
                               (Layout::kBoxA && Layout::kBoxB ? 0 : kFfmaProducers);
     auto each = ring;
+    if constexpr (kKernel.shape.lent_stages > 0) each.stages = kStages;
     for (int s = 0; s < kStages; ++s) {
       BarrierInit(each.Full(), kArrivals);
       BarrierInit(each.Empty(), Layout::kConsumers);

@@ -118,6 +118,8 @@ __device__ __forceinline__ void FfmaStoreStaged(
                         lane % Layout::kLaneColumns * 16;
   const StridedGemm<float>& p = g.p;
   const bool reads_c = p.beta != 0;
+  // What the other lanes keep there between quarters has been read.
+  if constexpr (kKernel.shape.lent_stages > 0) __syncwarp();
   // Multiplied by 1, if not by alpha, so that a store does not tie sums together: see
   // ffma_multiply.cuh.
   const float factor = reads_c ? g.one : p.alpha;

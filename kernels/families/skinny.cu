@@ -103,6 +103,7 @@ template <int I, SkinnyFeed kFeed>
 using ShapeOf = SkinnyShape<kSkinnyRowCounts[I].rows, kFeed, kStripOf<I>>;
 
 constexpr int64_t kMaxGridX = (int64_t{1} << 31) - 1;
+constexpr int64_t kMostItems = int64_t{1} << 30;  // a step beyond them is still an int
 constexpr int64_t kMaxGridZ = 65535;
 constexpr size_t kLoneSharedBytes = size_t{117} << 10;  // more than half of a multiprocessor's
 
@@ -387,6 +388,7 @@ class Family final : public KernelFamily {
     if (config == kSequential && !line) return "sums one row or column alone";
     const SkinnyCut cut = CutOf(problem, device, config);
     if (cut.Blocks() > kMaxGridX) return "n or m needs more than 2^31 - 1 blocks";
+    if (cut.IsLine() && cut.line.items > kMostItems) return "has more than 2^30 strips in all";
     if ((cut.order.whole_strips > 0 ? problem.k : cut.order.chunk_length) >
         kMaxGridX - kLaneRound) {
       return "k has chunks of 2^31 or more";

@@ -13,7 +13,7 @@
 
 namespace gemm {
 
-// Loads of a thread that are under way, and those that are asked for together.
+// Loads of a thread that are under way.
 inline constexpr int kLineLoads = 32;
 
 // A strip of a matrix, or one of its chunks.

@@ -156,7 +156,7 @@ __device__ __forceinline__ void TensorConsume(TensorRing<I>& ring, int64_t produ
   }
 }
 
-// Fills the ring; a stage's last slabs, where there is nothing left of k, only as far as mma read.
+// Fills the ring; what a stage has beyond k, with zeros.
 template <int I>
 __device__ __forceinline__ void TensorProduce(const TensorGemm& g, const TensorTile& tile,
                                               TensorRing<I>& ring,

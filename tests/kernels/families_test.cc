@@ -275,6 +275,26 @@ TEST(Families, SumRowsWithoutSharedMemory) {
 
 // A narrow operand whose rows are not aligned is copied to where they are, for boxes. Operands may
 // lie better than the problem says, so there is room wherever they might be.
+// Blocks that stay count strips in 32 bits, a step beyond the last.
+TEST(Families, RefuseMoreSingleRowsThanTheyCanCount) {
+  int kernels = 0;
+  ForEachKernel(DType::kF32, [&](const KernelFamily& family, int config) {
+    const std::string_view name = family.configs()[config].name;
+    const bool sequential = name == "skinny_f32_sequential";
+    if (!sequential && name != "skinny_f32_lanes") return;
+    ++kernels;
+    Problem problem = DenseProblem(DType::kF32, 1, 4, sequential ? 8 : 4096);
+    problem.a.batch_stride = problem.b.batch_stride = 0;
+    for (const int64_t count : {(int64_t{1} << 30), (int64_t{1} << 31) - 1}) {
+      problem.batch_count = count;
+      ASSERT_FALSE(Validate(problem)) << count;
+      const std::string why = family.WhyNot(problem, H200(), config);
+      EXPECT_EQ(why.find("strips in all") != std::string::npos, count > (int64_t{1} << 30)) << why;
+    }
+  });
+  EXPECT_EQ(kernels, 2);
+}
+
 TEST(Families, KeepRoomToPackANarrowOperand) {
   const auto plan = [](Problem problem, int32_t alignment_bytes) {
     problem.a.alignment_bytes = problem.b.alignment_bytes = alignment_bytes;
