@@ -10,14 +10,20 @@
 namespace gemm {
 namespace {
 
-// For a reader that is about to read on; the first line after that waits, others do not.
-constexpr int kPatienceMilliseconds = 100;
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
 
-bool HasRoom(int patience_milliseconds) {
+// For a reader that is about to read on: an error waits so long, and all other records of a period
+// together. A reader that stands still, or is always behind, holds up a hundredth of the time.
+constexpr milliseconds kPatience{100};
+constexpr std::chrono::seconds kPeriod{10};
+
+bool HasRoom(steady_clock::duration patience) {
   pollfd stream = {.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
   int ready = 0;
   do {
-    ready = poll(&stream, 1, patience_milliseconds);
+    ready = poll(&stream, 1, static_cast<int>(duration_cast<milliseconds>(patience).count()));
   } while (ready < 0 && errno == EINTR);
   return ready != 0;
 }
@@ -25,21 +31,35 @@ bool HasRoom(int patience_milliseconds) {
 }  // namespace
 
 void StderrSink::sink_it_(const spdlog::details::log_msg& record) {
-  if (left_out_ > 0 && Write(missing_(left_out_))) left_out_ = 0;
+  const bool important = record.level >= spdlog::level::err;
+  if (left_out_ > 0 && Write(missing_(left_out_), important)) left_out_ = 0;
   const bool written =
-      left_out_ == 0 && Write(std::string_view(record.payload.data(), record.payload.size()));
+      left_out_ == 0 && Write({record.payload.data(), record.payload.size()}, important);
   if (!written) ++left_out_;
 }
 
-bool StderrSink::Write(std::string_view line) {
+bool StderrSink::WaitForRoom(bool important) {
+  if (HasRoom({})) return true;
+  if (important) return HasRoom(kPatience);
+  const auto start = steady_clock::now();
+  if (start >= period_end_) {
+    period_end_ = start + kPeriod;
+    patience_ = kPatience;
+  }
+  const bool has_room = HasRoom(patience_);
+  patience_ = std::max(patience_ - (steady_clock::now() - start), steady_clock::duration::zero());
+  return has_room;
+}
+
+bool StderrSink::Write(std::string_view line, bool important) {
   std::string text(cut_ ? 1 : 0, '\n');
   text.append(line).push_back('\n');
   // A pipe that has room takes PIPE_BUF bytes at once.
   for (std::string_view rest = text; !rest.empty();) {
-    stalled_ = !HasRoom(stalled_ ? 0 : kPatienceMilliseconds);
+    if (!WaitForRoom(important)) return false;
     const ssize_t written =
-        stalled_ ? -1 : write(STDERR_FILENO, rest.data(), std::min<size_t>(rest.size(), PIPE_BUF));
-    if (written < 0 && !stalled_ && errno == EINTR) continue;
+        write(STDERR_FILENO, rest.data(), std::min<size_t>(rest.size(), PIPE_BUF));
+    if (written < 0 && errno == EINTR) continue;
     if (written < 0) return false;
     rest.remove_prefix(static_cast<size_t>(written));
     cut_ = !rest.empty();

@@ -13,6 +13,9 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "server/engine/clock.h"
 
 namespace gemm {
 namespace {
@@ -236,6 +239,7 @@ class FullPipeTest : public LogTest {
  protected:
   FullPipeTest() {
     EXPECT_EQ(pipe2(pipe_, O_CLOEXEC), 0);
+    EXPECT_EQ(fcntl(pipe_[0], F_SETFL, O_NONBLOCK), 0);
     EXPECT_GE(fcntl(pipe_[1], F_SETPIPE_SZ, 8192), 8192);
     EXPECT_EQ(dup2(pipe_[1], STDERR_FILENO), STDERR_FILENO);
     InitLogging({.format = LogFormat::kJson});
@@ -247,9 +251,9 @@ class FullPipeTest : public LogTest {
     for (int file : {stderr_, pipe_[0], pipe_[1]}) close(file);
   }
 
-  // The lines that are in it.
-  std::vector<std::string> Take() const {
-    std::string text(1 << 20, '\0');
+  // The lines that are in it, or in so many bytes.
+  std::vector<std::string> Take(size_t bytes = 1 << 20) const {
+    std::string text(bytes, '\0');
     text.resize(
         static_cast<size_t>(std::max<ssize_t>(0, read(pipe_[0], text.data(), text.size()))));
     return absl::StrSplit(text, '\n', absl::SkipEmpty());
@@ -287,6 +291,23 @@ TEST_F(FullPipeTest, ALineThatIsCutDoesNotSpoilTheNext) {
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_EQ(json::parse(lines[0])["records_left_out"], 1);
   EXPECT_EQ(json::parse(lines[1])["message"], "next");
+}
+
+TEST_F(FullPipeTest, AReaderThatIsAlwaysBehindHoldsUpLittle) {
+  constexpr int kPages = 40;
+  const absl::Time start = SteadyNow();
+  for (int page = 0; page < kPages; ++page) {
+    for (int i = 0; i < 200; ++i) Log(LogLevel::kInfo, "more than the pipe has room for");
+    EXPECT_FALSE(Take(4096).empty()) << page;
+  }
+  EXPECT_LT(SteadyNow() - start, kPages * absl::Milliseconds(100) / 2);
+}
+
+TEST_F(FullPipeTest, AnErrorWaitsForTheReader) {
+  for (int i = 0; i < 200; ++i) Log(LogLevel::kInfo, "more than the pipe has room for");
+  const absl::Time start = SteadyNow();
+  Log(LogLevel::kError, "nobody takes it");
+  EXPECT_GE(SteadyNow() - start, absl::Milliseconds(90));
 }
 
 }  // namespace
