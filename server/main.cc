@@ -78,12 +78,14 @@ class StopSignals {
 };
 
 // A standard stream that is closed would be the next file that is opened, and what is written to
-// the stream go there.
+// the stream go there. Runs before the initialisers of libraries, of which gRPC's opens one.
 void OpenStandardStreams() {
   int file = open("/dev/null", O_RDWR);
   while (0 <= file && file <= STDERR_FILENO) file = open("/dev/null", O_RDWR);
   if (file > STDERR_FILENO) close(file);
 }
+using Initialiser = void (*)();
+[[gnu::section(".preinit_array"), gnu::used]] const Initialiser kFirst = OpenStandardStreams;
 
 ExitStatus StartFailed(const absl::Status& status) {
   Log(LogLevel::kError, std::string(status.message()));
@@ -91,7 +93,6 @@ ExitStatus StartFailed(const absl::Status& status) {
 }
 
 int Main(int argc, char** argv) {
-  OpenStandardStreams();  // before there are files of our own
   TuneServerProcess();
   SetPolling();
   signal(SIGPIPE, SIG_IGN);  // whoever read the log may go away; that is no reason to die
