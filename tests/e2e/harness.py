@@ -331,6 +331,16 @@ def running_server(*flags, **options):
             assert server.process.returncode == 0, f"gemmd ended with {server.process.returncode}"
 
 
+@contextlib.contextmanager
+def process_of(command, **options):
+    """A program that the test ends, or that is killed when the test fails."""
+    with subprocess.Popen(list(map(str, command)), env=clean_environment(), **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 def run(command, environment=None, timeout=PATIENCE):
     """Runs a program to its end, which must come in time."""
     return subprocess.run(

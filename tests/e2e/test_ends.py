@@ -19,6 +19,7 @@ from harness import (
     gemm_pb2_grpc,
     gemmd_command,
     open_channel,
+    process_of,
     product_request,
     running_server,
     small_integers,
@@ -155,12 +156,12 @@ def test_a_log_that_nobody_reads_holds_nothing():
         path = f"{folder}/gemmd.sock"
         flags = ("--listen=", f"--unix-listen={path}", "--metrics-listen=", "--log-level=debug")
         reader, writer = os.pipe()
-        with subprocess.Popen(gemmd_command(*flags), stderr=writer, env=clean_environment()) as process:
+        with process_of(gemmd_command(*flags), stderr=writer) as process:
             wait_until(lambda: os.path.exists(path) or process.poll() is not None, "its socket")
             with open_channel(f"unix:{path}") as channel:
                 stub = gemm_pb2_grpc.GemmServiceStub(channel)
                 for _ in range(400):  # each has a record, of which the pipe holds half
-                    stub.Multiply(small_request(), timeout=PATIENCE)
+                    stub.Multiply(small_request(), timeout=PATIENCE, wait_for_ready=True)
             process.terminate()
             assert process.wait(PATIENCE) == 0
         os.close(writer)

@@ -5,7 +5,6 @@ import os
 import pathlib
 import resource
 import socket
-import subprocess
 import tempfile
 import time
 
@@ -18,6 +17,7 @@ from harness import (
     gemm_pb2_grpc,
     gemmd_command,
     open_channel,
+    process_of,
     run,
     running_server,
     small_request,
@@ -147,12 +147,15 @@ def test_closed_standard_streams():
     with tempfile.TemporaryDirectory(prefix="gemmd-") as folder:
         path = f"{folder}/gemmd.sock"
         flags = ("--listen=", f"--unix-listen={path}", "--metrics-listen=", "--log-level=debug")
-        closed = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *map(str, gemmd_command(*flags))]
-        with subprocess.Popen(closed, env=clean_environment()) as process:
+        closed = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *gemmd_command(*flags)]
+        with process_of(closed) as process:
             wait_until(lambda: os.path.exists(path) or process.poll() is not None, "its socket")
             assert process.poll() is None
             with open_channel(f"unix:{path}") as channel:
-                gemm_pb2_grpc.GemmServiceStub(channel).Multiply(small_request(), timeout=PATIENCE)
+                stub = gemm_pb2_grpc.GemmServiceStub(channel)
+                stub.Multiply(small_request(), timeout=PATIENCE, wait_for_ready=True)
+            files = [os.readlink(f"/proc/{process.pid}/fd/{file}") for file in range(3)]
+            assert files == ["/dev/null"] * 3
             process.terminate()
             assert process.wait(PATIENCE) == 0
 
