@@ -1,7 +1,7 @@
 // The host side of the families that are built on ffma_multiply.cuh. A product is up to three
 // kernels: one that packs operands which the multiplying kernel cannot take as they lie, unless
-// that one packs itself, that one, and, where k is summed in parts, a second pass. What needs too much workspace at once goes in
-// several such rounds (ffma_rounds.h).
+// that one packs itself, that one, and, where k is summed in parts, a second pass. What needs too
+// much workspace at once goes in several such rounds (ffma_rounds.h).
 
 #ifndef GEMMD_KERNELS_FAMILIES_FFMA_FAMILY_H_
 #define GEMMD_KERNELS_FAMILIES_FFMA_FAMILY_H_
