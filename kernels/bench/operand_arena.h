@@ -17,9 +17,8 @@ namespace gemm {
 
 class OperandArena {
  public:
-  // Makes sets for the problem, at most `max_sets`: `min_sets` where a product alone is twice the
-  // cache.
-  // What was handed out before is gone. Waits for the stream.
+  // Makes sets for the problem, at most `max_sets`, and `min_sets` where a product alone is twice
+  // the cache. What was handed out before is gone. Waits for the stream.
   [[nodiscard]] cudaError_t Create(const Problem& problem, const DeviceInfo& device, int max_sets,
                                    cudaStream_t stream, int min_sets = 1);
 

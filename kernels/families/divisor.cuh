@@ -1,4 +1,4 @@
-// Division by a number that the host knows, on the device.
+// Division by a number that the host knows.
 
 #ifndef GEMMD_KERNELS_FAMILIES_DIVISOR_CUH_
 #define GEMMD_KERNELS_FAMILIES_DIVISOR_CUH_
@@ -9,7 +9,7 @@
 
 namespace gemm {
 
-__device__ __forceinline__ int Quotient(int dividend, Divisor by) {
+__host__ __device__ __forceinline__ int Quotient(int dividend, Divisor by) {
   return static_cast<int>(uint64_t{static_cast<uint32_t>(dividend)} * by.multiplier >> by.shift);
 }
 

@@ -14,6 +14,7 @@
 
 #include "kernels/families/divisor.cuh"
 #include "kernels/families/ffma_gemm.h"
+#include "kernels/families/ffma_pack_share.cuh"
 #include "kernels/ptx/bulk_copy.cuh"
 #include "kernels/ptx/cp_async.cuh"
 #include "kernels/ptx/global_counter.cuh"
@@ -75,25 +76,10 @@ __device__ __forceinline__ void FfmaPack(const FfmaOwnPacking& own, uint32_t buf
     const int share = __shfl_sync(~0U, next, 0);
     if (share >= own.shares) break;
     next = take();
-    int index = share - own.of_all_phases;  // of done
-    int phase;
-    int tile;
-    bool is_b = false;
-    if (index < 0) {
-      index = phase = Quotient(share, own.by_of_phase);
-      tile = share - phase * own.of_phase;
-      is_b = tile >= own.group;
-      if (is_b) tile -= own.group;
-    } else {
-      const int group = Quotient(index, own.by_of_group);
-      const int in_group = index - group * own.of_group;
-      phase = Quotient(in_group, own.by_group);
-      tile = (group + 1) * own.group + in_group - phase * own.group;
-      index = own.phases + group;
-    }
-    const Packing& o = is_b ? own.b : own.a;
-    const int64_t outer0 = int64_t{tile} * kTile;
-    const int64_t depth0 = int64_t{phase} * kTile;
+    const FfmaPackShare mine(own, share);
+    const Packing& o = mine.is_b ? own.b : own.a;
+    const int64_t outer0 = int64_t{mine.tile} * kTile;
+    const int64_t depth0 = int64_t{mine.phase} * kTile;
     const auto outers = static_cast<int>(min(int64_t{kTile}, o.outer - outer0));
     const auto depths = static_cast<int>(min(int64_t{kTile}, o.depth - depth0));
     const bool transposes = o.outer_stride != 1;
@@ -130,7 +116,7 @@ __device__ __forceinline__ void FfmaPack(const FfmaOwnPacking& own, uint32_t buf
     }
     OrderBoxesBehindGlobalAccesses();
     __syncwarp();
-    if (lane == 0) AddRelease(&own.counts->done[index], 1);
+    if (lane == 0) AddRelease(&own.counts->done[mine.done], 1);
   }
   if (lane == 0) FfmaLeavePacking(own);
 }

@@ -14,8 +14,9 @@
 #include "kernels/bench/case_data.h"
 #include "kernels/bench/shapes.h"
 #include "kernels/bench/verdict.h"
-#include "kernels/families/divisor.h"
+#include "kernels/families/divisor.cuh"
 #include "kernels/families/ffma_blocks.h"
+#include "kernels/families/ffma_pack_share.cuh"
 #include "kernels/families/sum_order.h"
 
 namespace gemm {
@@ -32,32 +33,15 @@ void Pack(const Packing& p) {
   }
 }
 
-int64_t Quotient(int64_t dividend, Divisor by) {
-  return static_cast<int64_t>(static_cast<uint64_t>(dividend) * by.multiplier >> by.shift);
-}
-
 // Shares [first, last) as ffma_pack.cuh has them; returns the count that goes up with each.
 std::vector<int> PackShares(const FfmaOwnPacking& own, int first, int last) {
   std::vector<int> done;
   for (int share = first; share < last; ++share) {
-    int64_t count = share - own.of_all_phases;
-    int64_t phase = 0;
-    int64_t tile = 0;
-    bool is_b = false;
-    if (count < 0) {
-      count = phase = Quotient(share, own.by_of_phase);
-      tile = share - phase * own.of_phase;
-      is_b = tile >= own.group;
-      if (is_b) tile -= own.group;
-    } else {
-      const int64_t group = Quotient(count, own.by_of_group);
-      phase = Quotient(count - group * own.of_group, own.by_group);
-      tile = (group + 1) * own.group + count - group * own.of_group - phase * own.group;
-      count = own.phases + group;
-    }
-    done.push_back(static_cast<int>(count));
-    const Packing& p = is_b ? own.b : own.a;
-    const int64_t begin = phase * kFfmaPackTile;
+    const FfmaPackShare mine(own, share);
+    done.push_back(mine.done);
+    const Packing& p = mine.is_b ? own.b : own.a;
+    const int64_t begin = int64_t{mine.phase} * kFfmaPackTile;
+    const int64_t tile = mine.tile;
     for (int64_t l = begin; l < std::min(begin + kFfmaPackTile, p.depth); ++l) {
       for (int64_t o = tile * kFfmaPackTile; o < (tile + 1) * kFfmaPackTile && o < p.outer; ++o) {
         p.to[l * p.pitch + o] = p.from[o * p.outer_stride + l * p.depth_stride];
@@ -303,9 +287,9 @@ TEST(FfmaRounds, SumQuartersInOneBlock) {
                       static_cast<size_t>(blocks) * kFolded.shape.kept_elsewhere() * sizeof(float),
                   rounds.workspace_bytes());
       }
-      EXPECT_LE(round.offset_partial +
-                    static_cast<size_t>(kQuarters * g.cut_matrices * g.p.m * g.partial_pitch) *
-                        sizeof(float),
+      EXPECT_LE(round.offset_partial + static_cast<size_t>(int64_t{kQuarters} * g.cut_matrices *
+                                                           g.p.m * g.partial_pitch) *
+                                           sizeof(float),
                 round.offset_kept);
       EXPECT_LE(g.work, MostTilesThatFold(kFolded.shape, size.k));
     }
